@@ -247,11 +247,6 @@ def test_a_state_without_arrays_is_refused(state, tmp_path):
         checkpoints.save(1, state)
 
 
-def test_an_address_is_no_directory():
-    with pytest.raises(CheckpointError, match="wanted a path of a file system"):
-        mw.Checkpoints("gs://bucket/run")
-
-
 def test_a_missing_orbax_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "orbax.checkpoint", None)
     with pytest.raises(CheckpointError, match=r"meshwright\[checkpoint\]"):

@@ -27,12 +27,6 @@ from tests.features.checkpoint.states import (
     shardings_on,
 )
 
-# Where one array cannot be read, Orbax closes its event loop while TensorStore still reads
-# the others, whose callbacks then fail unseen. They are collected here, not in later tests.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
 
 @pytest.fixture(scope="module", autouse=True)
 def _collected():

@@ -5,17 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 from meshwright.errors import CheckpointError, MeshwrightWarning
-from meshwright.features.checkpoint.directory import Trash, local_directory, set_aside
+from meshwright.features.checkpoint.directory import (
+    Trash,
+    local_directory,
+    set_aside,
+    step_folders,
+)
 from meshwright.features.checkpoint.orbax_import import import_orbax
+from meshwright.features.checkpoint.plain_orbax import find_stored
 from meshwright.features.checkpoint.process_group import make_group
-from meshwright.features.checkpoint.reading import committed_steps, read_saved
 from meshwright.features.checkpoint.records import Restored, Saved, Skipped
 from meshwright.features.checkpoint.restoring import Damaged, newest_first, restore_step
 from meshwright.features.checkpoint.retention import Retention
-from meshwright.features.checkpoint.state_leaves import require_leaves, restore_targets
+from meshwright.features.checkpoint.state_leaves import require_leaves
+from meshwright.features.checkpoint.targets import restore_targets
 from meshwright.features.checkpoint.writer_lock import acquire_lock, release_lock
 from meshwright.features.checkpoint.writing import (
     PlanText,
@@ -137,7 +144,7 @@ class Checkpoints:
     @property
     def steps(self) -> tuple[int, ...]:
         """The steps of all committed checkpoints, in order, read from the directory."""
-        steps = committed_steps(self.directory) if self._group.is_first else []
+        steps = list(step_folders(self.directory)) if self._group.is_first else []
         return tuple(self._group.from_first(steps))
 
     @property
@@ -148,23 +155,30 @@ class Checkpoints:
     def saved(self, step: int) -> Saved:
         """The record of a checkpoint: plan, position and metrics, without arrays."""
         try:
-            return read_saved(self.directory / str(step))
-        except Exception as error:
+            return find_stored(self._folder(step)).saved
+        except Exception as error:  # noqa: BLE001  damage may raise anything
             raise CheckpointError(
                 f"step {step} of {self.directory} cannot be read ({error}); committed are "
                 f"{', '.join(map(str, self.steps)) or 'none'}"
-            ) from error
+            ) from None
 
     def restore(
-        self, like: Any, shardings: Any = None, step: int | None = None
+        self,
+        like: Any,
+        shardings: Any = None,
+        step: int | None = None,
+        *,
+        partial: bool = False,
     ) -> Restored:
         """Restore the newest undamaged checkpoint, on any mesh and number of devices.
 
-        like: arrays or `ShapeDtypeStruct`s in the structure of the state.
+        like: arrays or `ShapeDtypeStruct`s in the structure of the state. Numbers of
+            Python come back as numbers, and NumPy's 64-bit values as arrays of NumPy.
         shardings: the plan that will run, of which `like` is an argument; or a tree of
             shardings in the structure of `like`; or one sharding for all arrays. The
             default is the sharding of each leaf of `like`.
         step: the only checkpoint to try; an error is raised if it is damaged.
+        partial: restore only the arrays that `like` has, of a state that has more.
         A damaged checkpoint is skipped with a warning that names the first array that
         cannot be read or has changed; the writer moves it to the folder "damaged".
         Raises `CheckpointError` if no checkpoint is left, or if its state does not
@@ -175,7 +189,7 @@ class Checkpoints:
         for each in newest_first(self.directory, self._group, step):
             try:
                 restored = restore_step(
-                    self.directory / str(each), targets, self._group
+                    self._folder(each), targets, self._group, partial
                 )
             except Damaged as damage:
                 if each not in self.steps:  # the writer has deleted it meanwhile
@@ -201,7 +215,7 @@ class Checkpoints:
         lines = [f"checkpoints in {self.directory}, keeps {self.retention}"]
         for step in self.steps:
             try:
-                lines.append(f"  {read_saved(self.directory / str(step))}")
+                lines.append(f"  {find_stored(self._folder(step)).saved}")
             except Exception as error:  # noqa: BLE001  damage is printed, too
                 lines.append(f"  step {step}: cannot be read ({error})")
         return "\n".join(lines)
@@ -209,6 +223,13 @@ class Checkpoints:
     __repr__ = __str__
 
     # -- the directory -----------------------------------------------------------------
+
+    def _folder(self, step: int) -> Path:
+        """The folder of a step, whose name plain Orbax may have given a prefix."""
+        plain = self.directory / str(step)
+        return (
+            plain if plain.is_dir() else step_folders(self.directory).get(step, plain)
+        )
 
     def _open(self) -> None:
         """Become the writer: lock the directory, delete remains of a killed writer.

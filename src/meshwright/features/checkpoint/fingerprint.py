@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding
 
+from meshwright.features.checkpoint.state_leaves import held_dtype, host_array
 from meshwright.jax_private import is_key
 
 _MIX = 0x9E3779B1
@@ -29,9 +30,14 @@ def fingerprints(leaves: list[Any]) -> list[int]:
 def _plain(leaf: Any) -> jax.Array:
     """A leaf as an array of numbers; PRNG keys become integers.
 
-    The axes of its mesh all get the type `Auto`, with which `jnp` ops work on any
-    sharding.
+    Values of a dtype that JAX lacks become words of 32 bits. The axes of its mesh all
+    get the type `Auto`, with which `jnp` ops work on any sharding.
     """
+    if not isinstance(leaf, jax.Array):
+        leaf = host_array(leaf)
+        if held_dtype(leaf.dtype) != leaf.dtype:
+            words = np.ascontiguousarray(leaf).reshape(*leaf.shape, 1)
+            leaf = words.view(np.uint32)
     array = jnp.asarray(leaf)
     if is_key(array.dtype):
         array = jax.random.key_data(array)

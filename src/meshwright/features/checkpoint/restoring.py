@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import CheckpointError
+from meshwright.features.checkpoint.directory import step_folders
+from meshwright.features.checkpoint.plain_orbax import find_stored
 from meshwright.features.checkpoint.process_group import ProcessGroup
 from meshwright.features.checkpoint.reading import (
     changed_arrays,
-    committed_steps,
-    read_saved,
-    read_state,
+    read_leaves,
     unreadable_array,
 )
 from meshwright.features.checkpoint.records import Saved
-from meshwright.features.checkpoint.state_leaves import difference
+from meshwright.features.checkpoint.state_leaves import map_named, named_leaves
+from meshwright.features.checkpoint.targets import difference, finished_leaf
 
 
 class Damaged(Exception):
@@ -45,7 +46,7 @@ def newest_first(
     tried: set[int] = set()
     listings_left = _LISTINGS
     while True:
-        here = committed_steps(directory) if group.is_first else []
+        here = list(step_folders(directory)) if group.is_first else []
         steps = group.from_first(here)
         if step is not None and step not in steps:
             known = ", ".join(map(str, steps)) or "none"
@@ -64,24 +65,33 @@ def newest_first(
         yield max(left)
 
 
-def restore_step(folder: Path, targets: Any, group: ProcessGroup) -> tuple[Any, Saved]:
+def restore_step(
+    folder: Path, targets: Any, group: ProcessGroup, partial: bool
+) -> tuple[Any, Saved]:
     """Read the state and the record of one checkpoint.
 
+    partial: whether the checkpoint may have more arrays than are wanted.
     Raises `Damaged` in all processes if one of them finds damage.
     """
-    saved = _agreed(group, *_try(lambda: read_saved(folder), "what was saved with it"))
-    unlike = difference(targets, dict(saved.arrays))
+    stored = _agreed(
+        group, *_try(lambda: find_stored(folder), "what was saved with it")
+    )
+    arrays, wanted = stored.saved.arrays, named_leaves(targets)
+    unlike = difference(targets, arrays, partial)
     if unlike is not None:
         raise CheckpointError(f"{folder} holds another state: {unlike}")
-    state, reason = _try(lambda: read_state(folder, targets), None)
+    leaves, reason = _try(lambda: read_leaves(stored, wanted), None)
     if reason is not None:
-        reason = f"{unreadable_array(folder, targets)} cannot be read ({reason})"
-    state = _agreed(group, state, reason)
-    changed = changed_arrays(state, saved.arrays)
+        reason = f"{unreadable_array(stored, wanted)} cannot be read ({reason})"
+    leaves = _agreed(group, leaves, reason)
+    changed = changed_arrays(leaves, arrays)
     if changed:
         more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
         raise Damaged(f"{changed[0]} is not what was saved{more}")
-    return state, saved
+    state = map_named(
+        lambda name, target: finished_leaf(name, target, leaves[name]), targets
+    )
+    return state, stored.saved
 
 
 def _try(read: Callable[[], Any], what: str | None) -> tuple[Any, str | None]:
@@ -93,6 +103,8 @@ def _try(read: Callable[[], Any], what: str | None) -> tuple[Any, str | None]:
     """
     try:
         return read(), None
+    except CheckpointError:
+        raise  # the file is whole, and the error says what it has
     except Exception as error:  # noqa: BLE001  a damaged file may raise anything
         reason = str(error).splitlines()[0][:200] if str(error) else repr(error)
         return None, reason if what is None else f"{what} cannot be read ({reason})"

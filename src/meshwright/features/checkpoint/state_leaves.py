@@ -1,112 +1,130 @@
-"""A training state as named arrays, and the types and shardings to restore it in."""
+"""A training state as named leaves, and the forms in which Orbax stores them."""
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from meshwright.errors import CheckpointError, did_you_mean
+from meshwright.errors import CheckpointError
 from meshwright.program.capture.capture import path_component
 
 WHOLE = "state"
 """The name of the array if a state is a single array instead of a tree."""
 
+NUMBERS = (bool, int, float, complex)
+"""The numbers of Python that a state may have as leaves."""
 
-@runtime_checkable
-class _Plan(Protocol):
-    @property
-    def in_shardings(self) -> Any: ...
+CARRIERS: Mapping[str, Any] = {"uint2": jnp.uint8, "uint4": jnp.uint8}
+"""Stored dtypes of the dtypes that TensorStore lacks and a wider one holds exactly."""
+
+
+def leaf_name(keys: Iterable[Any]) -> str:
+    """The name of a leaf from the components of its path, such as `params.blocks.0.up`."""
+    return ".".join(map(path_component, keys)) or WHOLE
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """The leaves of a pytree by their paths, such as `params.blocks.0.up`."""
+    """The leaves of a pytree by their names."""
     flat, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {".".join(map(path_component, path)) or WHOLE: leaf for path, leaf in flat}
+    return {leaf_name(path): leaf for path, leaf in flat}
+
+
+def map_named(fn: Callable[[str, Any], Any], tree: Any) -> Any:
+    """The pytree with the result of `fn(name, leaf)` in place of each leaf."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: fn(leaf_name(path), leaf), tree
+    )
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf is a number of Python; scalars of NumPy count as arrays."""
+    return isinstance(leaf, NUMBERS) and not isinstance(leaf, np.generic)
+
+
+def host_array(leaf: Any) -> np.ndarray[Any, Any]:
+    """A leaf that is no JAX array as an array of NumPy, in the byte order of the host.
+
+    Numbers of Python get 64 bits.
+    """
+    array = np.asarray(leaf)
+    return array.astype(native_dtype(array.dtype), copy=False)
+
+
+def native_dtype(dtype: Any) -> Any:
+    """A dtype in the byte order of the host."""
+    return dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
+
+
+def held_dtype(dtype: Any) -> Any:
+    """The dtype in which JAX holds values of a dtype: without x64, 32 bits for 64."""
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
+        return dtype
+    return jax.dtypes.canonicalize_dtype(dtype)
 
 
 def describe_leaf(leaf: Any) -> dict[str, Any]:
-    """The dtype and the shape of an array or a `ShapeDtypeStruct`, as JSON."""
-    aval: Any = jax.api_util.shaped_abstractify(leaf)
-    return {"dtype": str(aval.dtype), "shape": list(aval.shape)}
+    """The dtype and the shape of a leaf, or of the type of one, as JSON."""
+    typed = leaf if hasattr(leaf, "shape") else host_array(leaf)
+    return {"dtype": str(native_dtype(typed.dtype)), "shape": list(typed.shape)}
+
+
+def stored_form(leaf: Any) -> Any:
+    """A leaf as Orbax stores it; a leaf that lives on the host is copied.
+
+    Orbax refuses arrays of size 0: they become `None`, and restoring makes new ones.
+    """
+    if not np.size(leaf):
+        return None
+    array = leaf if isinstance(leaf, jax.Array) else np.array(host_array(leaf))
+    carrier = CARRIERS.get(str(array.dtype))
+    return array if carrier is None else array.astype(carrier)
 
 
 def require_leaves(state: Any) -> None:
-    """Raise `CheckpointError` unless a state has leaves, and all are arrays or numbers."""
-    leaves = named_leaves(state)
-    if not leaves:
+    """Raise `CheckpointError` unless a state has leaves, and all of them can be saved.
+
+    They can if they are arrays or numbers of a dtype that TensorStore has, and if their
+    names differ.
+    """
+    flat, _ = jax.tree_util.tree_flatten_with_path(state)
+    if not flat:
         raise CheckpointError(f"the state {state!r:.60} has no arrays to save")
-    for name, leaf in leaves.items():
-        if not isinstance(leaf, jax.Array | np.ndarray | np.generic | float | int):
-            raise CheckpointError(
-                f"{name} is {leaf!r:.60}; wanted arrays, in any pytree"
-            )
+    by_name: dict[tuple[str, str], str] = {}
+    for path, leaf in flat:
+        where = jax.tree_util.keystr(path) or WHOLE
+        orbax_name = jax.tree_util.keystr(path, simple=True, separator=".")
+        for kind, name in (("", leaf_name(path)), ("in Orbax", orbax_name)):
+            if by_name.setdefault((kind, name), where) != where:
+                raise CheckpointError(
+                    f"{by_name[kind, name]} and {where} of the state would both be saved "
+                    f"as {name!r}; rename one of them"
+                )
+        _require_storable(leaf_name(path), leaf)
 
 
-def difference(wanted: Any, arrays: dict[str, Any]) -> str | None:
-    """The first difference between a wanted state and saved arrays, in words.
-
-    Returns `None` if names, dtypes and shapes are equal.
-    """
-    leaves = named_leaves(wanted)
-    for name, leaf in leaves.items():
-        if name not in arrays:
-            return f"it has no {name}{did_you_mean(name, arrays)}"
-        here = describe_leaf(leaf)
-        saved = {key: arrays[name][key] for key in here}
-        if saved != here:
-            return f"{name} is {_type(saved)}, not {_type(here)}"
-    extra = [name for name in arrays if name not in leaves]
-    return f"it also has {extra[0]}" if extra else None
-
-
-def _type(leaf: dict[str, Any]) -> str:
-    return f"{leaf['dtype']}{leaf['shape']}"
-
-
-def restore_targets(like: Any, shardings: Any) -> Any:
-    """`like` as `ShapeDtypeStruct`s with the shardings in which a state is restored.
-
-    shardings: a tree in the structure of `like`; one sharding for all arrays; a plan
-        with `like` among its arguments; or `None` for the shardings of `like`'s leaves.
-        A leaf without a sharding goes to the first device.
-    """
-    if shardings is None:
-        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        tree = jax.tree.map(lambda x: getattr(x, "sharding", None) or here, like)
-    elif isinstance(shardings, jax.sharding.Sharding):
-        tree = jax.tree.map(lambda _: shardings, like)
-    elif isinstance(shardings, _Plan):
-        tree = _of_plan(like, shardings)
-    else:
-        tree = shardings
-    if jax.tree.structure(tree) != jax.tree.structure(like):
+def _require_storable(name: str, leaf: Any) -> None:
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, *NUMBERS)):
         raise CheckpointError(
-            f"shardings have the structure {jax.tree.structure(tree)}, the state "
-            f"{jax.tree.structure(like)}; give one sharding for each array"
+            f"{name} is {leaf!r:.60}; wanted arrays, in any pytree: give texts and other "
+            "objects in `position`, as JSON, or leave them out"
         )
-    return jax.tree.map(_target, like, tree)
-
-
-def _target(leaf: Any, sharding: Any) -> jax.ShapeDtypeStruct:
-    shape, dtype = jnp.shape(leaf), getattr(leaf, "dtype", None)
-    dtype = jnp.result_type(leaf) if dtype is None else dtype
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-
-
-def _of_plan(like: Any, plan: Any) -> Any:
-    """The shardings of the only argument of a plan with the structure of `like`.
-
-    Raises `CheckpointError` if no argument, or more than one, has this structure.
-    """
-    structure = jax.tree.structure(like)
-    fitting = [
-        tree for tree in plan.in_shardings if jax.tree.structure(tree) == structure
-    ]
-    if len(fitting) != 1:
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return
+    dtype = describe_leaf(leaf)["dtype"]
+    if dtype not in CARRIERS and not _is_storable(dtype):
         raise CheckpointError(
-            f"{len(fitting)} arguments of the plan have the structure of the state; give "
-            "the shardings of the right one, plan.in_shardings[0], say (a plan that was "
-            "read from a file has them only after step.plan(...))"
+            f"{name} has the dtype {dtype}, which TensorStore cannot store; convert it, "
+            "to float32, say"
         )
-    return fitting[0]
+
+
+def _is_storable(dtype: str) -> bool:
+    import tensorstore  # comes with Orbax
+
+    try:
+        tensorstore.dtype(dtype)
+    except ValueError:
+        return False
+    return True

@@ -8,13 +8,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
+
 from meshwright.errors import CheckpointError
 from meshwright.features.checkpoint.directory import TRASH
 from meshwright.features.checkpoint.fingerprint import fingerprints
 from meshwright.features.checkpoint.orbax_import import import_orbax
 from meshwright.features.checkpoint.reading import ABOUT, STATE
 from meshwright.features.checkpoint.retention import Retention
-from meshwright.features.checkpoint.state_leaves import describe_leaf, named_leaves
+from meshwright.features.checkpoint.state_leaves import (
+    describe_leaf,
+    named_leaves,
+    stored_form,
+)
 
 
 class PlanText(Protocol):
@@ -70,7 +76,7 @@ def save_arguments(state: Any, about: Mapping[str, Any]) -> Any:
     arguments = import_orbax().args
     return arguments.Composite(
         **{
-            STATE: arguments.StandardSave({STATE: state}),
+            STATE: arguments.StandardSave({STATE: jax.tree.map(stored_form, state)}),
             ABOUT: arguments.JsonSave(about),
         }
     )
@@ -86,11 +92,12 @@ def require_step(step: object) -> None:
 def as_checkpoint_error(what: str) -> Generator[None]:
     """A context in which errors of Orbax are raised as `CheckpointError`.
 
+    Orbax's own traceback is left out: it has no line of the caller's.
     what: the beginning of the message.
     """
     try:
         yield
     except CheckpointError:
         raise
-    except Exception as error:
-        raise CheckpointError(f"{what}: {error}") from error
+    except Exception as error:  # noqa: BLE001  Orbax raises many
+        raise CheckpointError(f"{what}: {error}") from None
