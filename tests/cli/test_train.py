@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from meshwright.features.train.command import resuming_command
 from tests.features.train.recipes import TEXT, losses
 
 
@@ -40,7 +42,8 @@ def test_ctrl_c_ends_with_status_130_and_says_how_to_go_on(recipe, tmp_path):
         recipe, "--steps", "100000", "--out", str(folder), wait=False
     )
     assert status == 130, err
-    assert f"go on with: meshwright train {recipe} --resume --out {folder}" in out
+    options = f"--resume --steps 100000 --out {folder}"
+    assert f"go on with: meshwright train {recipe} {options}" in out
     done = max(losses(folder))
     assert 10 <= done < 100000
     status, out, err = train(
@@ -49,6 +52,13 @@ def test_ctrl_c_ends_with_status_130_and_says_how_to_go_on(recipe, tmp_path):
     assert status == 0, err
     assert f"goes on after step {done}" in err
     assert f"step {done + 1} of {done + 1}: loss" in out
+
+
+def test_the_command_that_goes_on_repeats_all_options():
+    given = {"--steps": 9, "--out": Path("a b"), "--cluster": None}
+    assert resuming_command(Path("my run/r.toml"), given) == (
+        "meshwright train 'my run/r.toml' --resume --steps 9 --out 'a b'"
+    )
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(run, recipe, tmp_path):

@@ -16,8 +16,40 @@ def linear(width=8):
         return {"w": jax.random.normal(key, (4, width))}
 
     def loss(params, batch, key):
-        noise = 1 + 0.1 * jax.random.normal(key, batch["x"].shape)
+        noise = 1.0
+        if key is not None:
+            noise += 0.1 * jax.random.normal(key, batch["x"].shape)
         return jnp.mean((batch["x"] * noise @ params["w"] - batch["y"]) ** 2)
+
+    return init, loss
+
+
+def exact(width=8):
+    """A model of one matrix, whose loss has no noise."""
+    init, loss = linear(width)
+    return init, lambda params, batch: loss(params, batch, None)
+
+
+def steep(width=8):
+    """A model whose loss is not a number in its sixth step."""
+    init, plain = linear(width)
+
+    def loss(params, batch, key):
+        sixth = jax.random.fold_in(jax.random.key(0), 5)
+        is_sixth = (jax.random.key_data(key) == jax.random.key_data(sixth)).all()
+        return plain(params, batch, key) * jnp.where(is_sixth, jnp.nan, 1.0)
+
+    return init, loss
+
+
+def of_tokens():
+    """A model of tokens, without any sense."""
+
+    def init(key):
+        return {"w": jax.random.normal(key, (256,))}
+
+    def loss(params, batch):
+        return jnp.mean((params["w"][batch["inputs"]] - 1) ** 2)
 
     return init, loss
 

@@ -17,12 +17,6 @@ from meshwright.features.train.runners.cluster_runner import ClusterRunner, open
 from meshwright.features.train.train import train
 from tests.features.train.recipes import losses, recipe, run
 
-# Where one array cannot be read, Orbax closes its event loop while TensorStore still reads
-# the others, whose callbacks then fail unseen.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
 INLINE = ("[run]", '[cluster]\naddress = "inline"\nretries = 2\n\n[run]')
 
 

@@ -44,7 +44,7 @@ def test_a_short_recipe_has_defaults_for_all_the_rest():
         (
             "batch = 4",
             "batch = 4\ntokens = 't.npy'",
-            "names text and tokens; wanted one",
+            "names text and tokens; wanted one of text, tokens, source and mixture",
         ),
         ("sequence = 8", "", "data.sequence is 0; wanted the tokens"),
         ("batch = 4", "batch = 4\nheld_out = 1", "data.held_out is 1; wanted 0 to"),
@@ -61,6 +61,65 @@ def test_a_short_recipe_has_defaults_for_all_the_rest():
         ("text = ", "text = 3 # ", "data.text is 3; wanted a list, each item a text"),
         ("[run]", "[run", "r.toml: "),
         ("[run]", "[checkpoint]\nkeep = 0\n[run]", "r.toml:10: checkpoint.keep is 0"),
+        (
+            "[run]",
+            "[checkpoint]\nmode = 'top'\n[run]",
+            "mode is 'top'; wanted one of min",
+        ),
+        (
+            "[run]",
+            "[optimizer]\nclip_norm = -1\n[run]",
+            "r.toml:10: optimizer.clip_norm is",
+        ),
+        ("[run]", "[optimizer]\nclip_norm = nan\n[run]", "clip_norm is nan; wanted a"),
+        (
+            "[run]",
+            "[partition]\nbudget = -1\n[run]",
+            "r.toml:10: partition.budget is -1",
+        ),
+        (
+            "steps = 10",
+            "steps = 10\naccumulate = 3",
+            "r.toml:11: run.accumulate is 3, which",
+        ),
+        (
+            "steps = 10",
+            "steps = 10\non_nan = 'go'",
+            "on_nan is 'go'; wanted stop, skip",
+        ),
+        (
+            "[run]",
+            "[checkpoint]\nbest = 1\nmetric = 'accuracy'\n[run]",
+            "r.toml:11: checkpoint.metric is 'accuracy', which this run never saves; "
+            "wanted loss",
+        ),
+        (
+            "[run]",
+            "[checkpoint]\nbest = 1\nmetric = 'evaluation_loss'\n[run]",
+            "r.toml:11: checkpoint.metric is 'evaluation_loss', .*run.evaluate_every = 100",
+        ),
+        (
+            "[run]",
+            "held_out = 0.1\n[checkpoint]\nbest = 1\nmetric = 'evaluation_loss'\n"
+            "[run]\nevaluate_every = 11",
+            "run.evaluate_every is 11, after the last step",
+        ),
+        (
+            "[run]",
+            "[data.mixture.a]\ntext = 'a.txt'\n[run]",
+            "r.toml:4: data names text and mixture; wanted one",
+        ),
+        ('text = "books/*.txt"', "mixture.a = {}", "data.mixture.a names no examples"),
+        (
+            'text = "books/*.txt"',
+            "mixture.a = { tokens = 't.npy', weight = 0 }",
+            "data.mixture.a.weight is 0; wanted a number above 0",
+        ),
+        (
+            'text = "books/*.txt"',
+            "mixture.a = { tokens = 't.npy', wieght = 1 }",
+            "unknown entry data.mixture.a.wieght; did you mean 'weight'",
+        ),
     ],
 )
 def test_an_entry_that_is_wrong_is_named_with_its_line(old, new, words):

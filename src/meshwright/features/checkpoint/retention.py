@@ -8,7 +8,8 @@ from typing import Any
 from meshwright.errors import CheckpointError
 from meshwright.features.checkpoint.orbax_import import import_orbax
 
-_MODES = ("min", "max")
+MODES = ("min", "max")
+"""Whether the lowest or the highest value of a metric is best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Retention:
                 raise CheckpointError(
                     f"{name} is {number!r}; wanted {least} or more{allowed}"
                 )
-        if self.mode not in _MODES:
+        if self.mode not in MODES:
             raise CheckpointError(
                 f"mode is {self.mode!r}; wanted 'min' (lowest is best) or 'max'"
             )

@@ -2,6 +2,9 @@
 
 import math
 import os
+import shlex
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -54,10 +57,20 @@ def train_command(
     outcome = train(chosen, resume=resume, tell_plan=_print_plan)
     print(outcome)
     if not outcome.is_complete:
-        given = {"--out": out, "--cluster": cluster}
-        options = "".join(f" {name} {x}" for name, x in given.items() if x is not None)
-        print(f"go on with: meshwright train {recipe} --resume{options}")
+        given = {"--steps": steps, "--out": out, "--cluster": cluster}
+        print(f"go on with: {resuming_command(recipe, given)}")
         raise typer.Exit(outcome.interruption.exit_status)
+
+
+def resuming_command(recipe: Path, given: Mapping[str, object]) -> str:
+    """The shell command that goes on with a run, with all options that it was given.
+
+    given: values of the options by name; `None` for an option that was not given.
+    """
+    options = [(name, str(x)) for name, x in given.items() if x is not None]
+    return shlex.join(
+        ["meshwright", "train", str(recipe), "--resume", *chain(*options)]
+    )
 
 
 def _make_devices(recipe: Recipe) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from meshwright.features.train.data.position import position_of
 from meshwright.features.train.interruption import Interruption
 from meshwright.features.train.monitor import Monitor
 from meshwright.features.train.prepare import Prepared
-from meshwright.features.train.recipes.recipe import Recipe
+from meshwright.features.train.recipes.recipe import EVALUATION_LOSS
 from meshwright.features.train.runners.run_step import RunnerStep, State
 from meshwright.features.train.runners.runner import Runner, profile_step
 
@@ -86,36 +86,24 @@ def evaluate(job: Job, state: State, number: int, monitor: Monitor) -> None:
     batches = islice(job.runner.put_ahead(job.step, job.prepared.held_out, 0), count)
     rows = job.runner.values([job.evaluate(state, each) for each in batches])
     loss = sum(row["loss"] for row in rows) / len(rows)
-    monitor.note(number, {"evaluation_loss": loss})
+    monitor.note(number, {EVALUATION_LOSS: loss})
     monitor.evaluated = loss
     monitor.skip_time()
 
 
 def save(job: Job, state: State, number: int, monitor: Monitor) -> None:
-    """Save the state after `number` steps, with the position in the data."""
+    """Save the state after `number` steps, with the position in the data.
+
+    The metrics of all steps so far are in files before, so that a killed run loses none of
+    them. `DivergedError` is raised instead of saving a state that is not finite.
+    """
     monitor.fetch()
+    monitor.flush()
     metrics = {"loss": monitor.latest["loss"]}
     if monitor.evaluated is not None:
-        metrics["evaluation_loss"] = monitor.evaluated
-    position = position_of(job.prepared.recipe, number)
+        metrics[EVALUATION_LOSS] = monitor.evaluated
+    prepared = job.prepared
+    position = position_of(prepared.recipe.data, prepared.identity, number)
     job.runner.save(number, state, job.step, position, metrics)
+    monitor.watch.saved = number
     monitor.skip_time()
-
-
-def position_of(recipe: Recipe, number: int) -> dict[str, Any]:
-    """The position in the data after `number` batches, as JSON data.
-
-    It has the recipe's entries that determine the order of the examples, so that a resumed
-    run can check them.
-    """
-    data = recipe.data
-    position = {
-        "batches": number,
-        "batch": data.batch,
-        "seed": data.seed,
-        "sequence": data.sequence,
-        "held_out": data.held_out,
-        "examples": [*data.text, data.tokens, data.source],
-        "options": data.options,
-    }
-    return json.loads(json.dumps(position, default=str))  # dates of TOML become text

@@ -19,6 +19,7 @@ class Writer(Protocol):
     """A file or service into which the metrics of steps are written."""
 
     def write(self, step: int, row: Row) -> None: ...
+    def flush(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -36,8 +37,8 @@ def open_writers(part: OutputPart, folder: Path, start: int) -> list[Writer]:
 
 
 COLUMNS: tuple[str, ...] = (
-    "step", "loss", "evaluation_loss", "learning_rate", "gradient_norm", "step_s", "mfu",
-    "tokens_per_s", "examples_per_s",
+    "step", "loss", "evaluation_loss", "learning_rate", "gradient_norm", "parameter_norm",
+    "step_s", "mfu", "tokens_per_s", "examples_per_s",
 )  # fmt: skip
 
 
@@ -67,6 +68,9 @@ class CsvWriter:
         texts = {name: repr(float(value)) for name, value in row.items()}
         self._rows.writerow({"step": str(step), **texts})
         self._file.flush()
+
+    def flush(self) -> None:
+        """Do nothing, since each row is flushed."""
 
     def close(self) -> None:
         """Close the CSV file."""
@@ -102,6 +106,10 @@ class TensorBoardWriter:
         """Add the metrics of a step."""
         for name, value in row.items():
             self._writer.add_scalar(name, value, step)
+
+    def flush(self) -> None:
+        """Write the buffered events; by itself, the library does so every two minutes."""
+        self._writer.flush()
 
     def close(self) -> None:
         """Write the buffered events, and close the file."""

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from meshwright.app.output.numbers import show_count, show_seconds, show_share
 from meshwright.app.plan import Plan
+from meshwright.features.train.divergence import Watch
 from meshwright.features.train.metrics import Writer
 from meshwright.features.train.recovery import Recovery
 from meshwright.features.train.runners.run_step import Metrics
@@ -38,7 +39,7 @@ class Monitor:
     Fetching waits for the devices, so that it happens only every few steps. Each process of
     a run has a monitor; only the first process prints and writes.
     latest: metrics of the last step that was fetched.
-    evaluated: loss of the last evaluation.
+    evaluated: loss of the last evaluation. watch: what looks for divergence.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Monitor:
         rates_of: Callable[[float], dict[str, float]],
         every: int,
         recovery: Recovery,
+        watch: Watch,
     ) -> None:
         """Begin without any step.
 
@@ -56,6 +58,7 @@ class Monitor:
         """
         self.latest: dict[str, float] = {}
         self.evaluated: float | None = None
+        self.watch = watch
         self._runner, self._writers, self._rates_of = runner, writers, rates_of
         self._every = every
         self._recovery = recovery
@@ -97,7 +100,10 @@ class Monitor:
             self.fetch()
 
     def fetch(self) -> None:
-        """Wait for the devices to finish all steps so far, and write their metrics."""
+        """Wait for the devices to finish all steps so far, and write their metrics.
+
+        Raises `DivergedError` if the training has diverged.
+        """
         if not self._waiting:
             return
         numbers, handles = zip(*self._waiting, strict=True)
@@ -109,9 +115,17 @@ class Monitor:
         for number, row in rows:
             for writer in self._writers:
                 writer.write(number, row)
+            skipped = self.watch.look_at(number, row)
+            if skipped is not None:
+                self.say(skipped)
         self.latest = rows[-1][1]
         self._recovery.reach(rows[-1][0])
         self._show(rows[-1][0], self.latest)
+
+    def flush(self) -> None:
+        """Hand all metrics so far to the operating system, for readers of the files."""
+        for writer in self._writers:
+            writer.flush()
 
     def note(self, number: int, row: Mapping[str, float]) -> None:
         """Write further metrics of a step, such as the evaluation loss."""

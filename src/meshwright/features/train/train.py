@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -15,8 +14,10 @@ from meshwright.app.partition import partition
 from meshwright.app.plan import Plan
 from meshwright.errors import ClusterError, RecipeError
 from meshwright.features.checkpoint import Restored
+from meshwright.features.train.data.position import position_of, require_same_data
+from meshwright.features.train.divergence import Watch
 from meshwright.features.train.interruption import Interruption, catch_interruption
-from meshwright.features.train.loop import Job, position_of, run_steps
+from meshwright.features.train.loop import Job, run_steps
 from meshwright.features.train.metrics import open_writers
 from meshwright.features.train.monitor import Monitor, rates, show_row
 from meshwright.features.train.prepare import Prepared, prepare
@@ -150,7 +151,7 @@ class Attempts:
         recipe, runner, folder = self.prepared.recipe, self.runner, self.folder
         step = job.step
         progress = runner.restore(step)
-        _check_progress(recipe, progress, folder, resume)
+        _check_progress(self.prepared, progress, folder, resume)
         if progress is None:
             init, key = self.prepared.functions.init, jax.random.key(recipe.run.seed)
             state, done = step.call.init(init, key, argnum=0), 0
@@ -160,7 +161,8 @@ class Attempts:
         writers = open_writers(recipe.output, folder, done) if runner.is_first else []
         rates_of = partial(rates, step.plan, recipe.data.batch)
         every = recipe.run.log_every
-        with Monitor(runner, writers, rates_of, every, self.recovery) as monitor:
+        watch = Watch(recipe.run.on_nan, folder, done)
+        with Monitor(runner, writers, rates_of, every, self.recovery, watch) as monitor:
             if progress is not None:
                 monitor.say(f"goes on after step {done}")
             last = run_steps(job, state, done, monitor, self.interruption)
@@ -177,7 +179,7 @@ class Attempts:
 
 
 def _check_progress(
-    recipe: Recipe, progress: Restored | None, folder: Path, resume: bool
+    prepared: Prepared, progress: Restored | None, folder: Path, resume: bool
 ) -> None:
     """Raise `RecipeError` if the run that the folder holds must not be continued."""
     if progress is None:
@@ -187,32 +189,8 @@ def _check_progress(
             f"{folder} has a run of {progress.step} steps; go on with --resume (or "
             "resume=True), or name another folder with --out"
         )
-    require_same_data(position_of(recipe, progress.step), progress, folder)
-
-
-def require_same_data(
-    wanted: Mapping[str, Any], progress: Restored, folder: Path
-) -> None:
-    """Raise `RecipeError` if a saved run used other data or another order.
-
-    wanted: the position in the data that the recipe gives, as `position_of` makes it.
-    """
-    saved = progress.position
-    before: Mapping[str, Any] = saved if isinstance(saved, Mapping) else {}
-    for name, value in wanted.items():
-        if name not in before:
-            raise RecipeError(
-                f"step {progress.step} in {folder} was saved without data.{name} (its "
-                f"position is {saved!r:.200}), so that the order of its examples is not "
-                "known: another program or release has saved it. Name another folder with "
-                "--out"
-            )
-        if before[name] != value:
-            raise RecipeError(
-                f"{folder} was trained with data.{name} = {before[name]!r}, the recipe has "
-                f"{value!r}: its place in the data would not be the same. Restore the "
-                "entry, or name another folder with --out"
-            )
+    wanted = position_of(prepared.recipe.data, prepared.identity, progress.step)
+    require_same_data(wanted, progress, folder)
 
 
 def with_options(

@@ -1,13 +1,14 @@
 """Batches in one global order; each process reads only the rows that it needs.
 
-The order depends on the seed alone: Grain shuffles the source anew for each epoch. Batch
-`n` has the examples `n * batch` to `(n + 1) * batch - 1` of the order. So the position in
-the data is one number, and does not depend on the number of processes.
+The order depends on the seed alone: Grain shuffles a source anew for each epoch of it, and
+mixes several sources by their weights. Batch `n` has the examples `n * batch` to
+`(n + 1) * batch - 1` of the order. So the position in the data is one number, and does not
+depend on the number of processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +16,17 @@ import jax
 import numpy as np
 
 from meshwright.errors import RecipeError, import_extra
-from meshwright.features.train.data.examples import Examples
+from meshwright.features.train.data.examples import Mixture
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """The endless numbered batches of a source of examples.
+    """The endless numbered batches of examples.
 
     batch: examples per batch. seed: seed of the order.
     """
 
-    source: Examples
+    source: Mixture
     batch: int
     seed: int
 
@@ -34,14 +35,15 @@ class Batches:
 
         rows: positions in the batch to read; `None` for all.
         """
-        dataset = self._dataset()
+        dataset = self.ordered(self.source.parts)
         chosen = range(self.batch) if rows is None else rows
         examples = [dataset[number * self.batch + row] for row in chosen]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
 
     def shapes(self) -> Any:
         """The types of a batch, as a pytree of `ShapeDtypeStruct`s."""
-        example = jax.tree.map(np.asarray, self.source[0])
+        first = next(iter(self.source.parts.values()))
+        example = jax.tree.map(np.asarray, first[0])
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((self.batch, *x.shape), x.dtype), example
         )
@@ -58,11 +60,18 @@ class Batches:
             numbers.map(lambda n: self.read(int(n), rows)).to_iter_dataset(options)
         )
 
-    def _dataset(self) -> Any:
-        source: Any = self.source
-        return (
-            import_grain().MapDataset.source(source).seed(self.seed).shuffle().repeat()
-        )
+    def ordered(self, parts: Mapping[str, Any]) -> Any:
+        """Grain's endless dataset of all examples in the order of the batches.
+
+        parts: a sequence in place of each source, as long as the source.
+        """
+        grain = import_grain()
+        shuffled = [
+            grain.MapDataset.source(each).seed(self.seed + number).shuffle().repeat()
+            for number, each in enumerate(parts.values())
+        ]
+        weights = [self.source.weights[name] for name in parts]
+        return grain.MapDataset.mix(shuffled, weights)
 
 
 def import_grain() -> Any:

@@ -3,7 +3,7 @@
 A source has a length and returns example `i` as a pytree of NumPy arrays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
 from importlib import import_module
@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.errors import RecipeError
 from meshwright.features.train.recipes.model import call_named
-from meshwright.features.train.recipes.recipe import DataPart
+from meshwright.features.train.recipes.recipe import DataPart, SourcePart
 
 _WANTED = "wanted a function that returns a sequence of examples, with len() and [i]"
 
@@ -27,16 +27,40 @@ class Examples(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-def open_source(part: DataPart) -> Examples:
-    """The source of examples that a recipe names; `RecipeError` if it is empty."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """Sources of examples by name, and the weights by which batches mix them.
+
+    The only source of a recipe without a mixture has the name "".
+    """
+
+    parts: Mapping[str, Examples]
+    weights: Mapping[str, float]
+
+    def share(self, name: str) -> float:
+        """The share of all examples that come from a source."""
+        return self.weights[name] / sum(self.weights.values())
+
+
+def open_mixture(part: DataPart) -> Mixture:
+    """The sources of examples that a recipe names; `RecipeError` if one is empty."""
+    sources = part.sources
+    return Mixture(
+        {name: open_source(each, part.sequence) for name, each in sources.items()},
+        {name: each.weight for name, each in sources.items()},
+    )
+
+
+def open_source(part: SourcePart, sequence: int) -> Examples:
+    """A source of examples that a recipe names; `RecipeError` if it is empty."""
     if part.source:
         _, source = call_named(part.source, part.options, "data", _WANTED)
         if not isinstance(source, Examples):
             raise RecipeError(f"{part.source} returned {source!r:.60}; {_WANTED}")
     elif part.tokens:
-        source = _open_tokens(Path(part.tokens), part.sequence)
+        source = _open_tokens(Path(part.tokens), sequence)
     else:
-        source = Windows(_read_text(part.text), part.sequence)
+        source = Windows(_read_text(part.text), sequence)
     if not len(source):
         raise RecipeError(
             "[data] has no example: the text is shorter than sequence + 1 tokens"
@@ -99,11 +123,18 @@ class Part:
         return self.source[self.start + index]
 
 
-def split_held_out(source: Examples, held_out: float) -> tuple[Examples, Examples]:
+def split_held_out(whole: Mixture, held_out: float) -> tuple[Mixture, Mixture]:
     """The examples to train on, and the examples for evaluation.
 
-    held_out: share of the examples for evaluation, which are the last ones.
+    held_out: share of each source's examples for evaluation, which are the last ones.
     """
+    parts = {name: _split(each, held_out) for name, each in whole.parts.items()}
+    kept = {name: each[0] for name, each in parts.items()}
+    held = {name: each[1] for name, each in parts.items()}
+    return Mixture(kept, whole.weights), Mixture(held, whole.weights)
+
+
+def _split(source: Examples, held_out: float) -> tuple[Examples, Examples]:
     count = round(len(source) * held_out)
     if held_out and not 0 < count < len(source):
         raise RecipeError(

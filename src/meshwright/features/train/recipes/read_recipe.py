@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import RecipeError
-from meshwright.features.train.recipes.recipe import EntryError, Recipe
+from meshwright.features.train.recipes.recipe import (
+    EVALUATION_LOSS,
+    EntryError,
+    Recipe,
+)
 from meshwright.plain import Reader, joined, read_text
 
 
@@ -37,7 +41,19 @@ def parse_recipe(text: str, name: str) -> Recipe:
         return RecipeError(f"{name}{'' if line is None else f':{line}'}: {fault}")
 
     prepare = {tuple[str, ...]: _listed}
-    return Reader(refuse, prepare, table="a table").read(Recipe, tables)
+    recipe = Reader(refuse, prepare, table="a table").read(Recipe, tables)
+    wants, run = recipe.checkpoint, recipe.run
+    if (
+        wants.best
+        and wants.metric == EVALUATION_LOSS
+        and run.evaluate_every > run.steps
+    ):
+        fault = (
+            f"is {run.evaluate_every}, after the last step, so that checkpoint.metric "
+        )
+        fault += f"{EVALUATION_LOSS!r} never appears; wanted {run.steps} or less"
+        raise refuse("run", EntryError("run.evaluate_every", fault))
+    return recipe
 
 
 def _listed(entry: Any, path: str) -> Any:

@@ -3,11 +3,17 @@
 The fields of a dataclass are the entries of the table, with the same names and defaults.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from meshwright.errors import RecipeError
+from meshwright.features.checkpoint.retention import MODES
+
+EVALUATION_LOSS = "evaluation_loss"
+"""The metric of an evaluation: the mean loss of held-out examples."""
 
 
 class EntryError(RecipeError):
@@ -37,8 +43,23 @@ class ModelPart:
 
 
 @dataclass(frozen=True, slots=True)
+class SourcePart:
+    """A table [data.mixture.NAME]: one of several sources of examples.
+
+    weight: share of the examples from this source, relative to the other weights.
+    The other entries are those of `DataPart`.
+    """
+
+    weight: float = 1.0
+    text: tuple[str, ...] = ()
+    tokens: str = ""
+    source: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
 class DataPart:
-    """The table [data] of a recipe: exactly one of `text`, `tokens` and `source`.
+    """The table [data] of a recipe: one of `text`, `tokens`, `source` and `mixture`.
 
     batch: examples per step, over all devices.
     text: files, or patterns such as "books/*.txt", whose bytes are the tokens.
@@ -46,6 +67,7 @@ class DataPart:
         per record.
     source: `path.py:name`, a function that returns a sequence of examples, each a pytree of
         arrays of the same shapes. options: keyword arguments of the function.
+    mixture: several sources by name, in place of one.
     sequence: tokens per example of `text` or `tokens`. A batch is then `inputs` and
         `targets`, int32 [batch, sequence], where targets are shifted by one position.
     seed: seed of the order of the examples.
@@ -57,24 +79,36 @@ class DataPart:
     tokens: str = ""
     source: str = ""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    mixture: Mapping[str, SourcePart] = field(default_factory=dict[str, SourcePart])
     sequence: int = 0
     seed: int = 0
     held_out: float = 0.0
 
     def __post_init__(self) -> None:
-        given = [name for name in ("text", "tokens", "source") if getattr(self, name)]
-        if len(given) != 1:
-            names = " and ".join(given) or "no examples"
-            raise EntryError(
-                "data", f"names {names}; wanted one of text, tokens and source"
-            )
+        _require_one(self, "data", "text", "tokens", "source", "mixture")
+        for name, part in self.mixture.items():
+            _require_one(part, f"data.mixture.{name}", "text", "tokens", "source")
+            if not 0 < part.weight < math.inf:
+                fault = f"is {part.weight}; wanted a number above 0"
+                raise EntryError(f"data.mixture.{name}.weight", fault)
+        if self.mixture and self.options:
+            fault = "belongs to source; give it to a source of the mixture"
+            raise EntryError("data.options", fault)
         _require_least(self, "data", batch=1, seed=0)
-        if not self.source and self.sequence < 1:
+        of_tokens = any(not part.source for part in self.sources.values())
+        if of_tokens and self.sequence < 1:
             fault = f"is {self.sequence}; wanted the tokens of an example, 1 or more"
             raise EntryError("data.sequence", fault)
         if not 0 <= self.held_out < 1:
             fault = f"is {self.held_out}; wanted 0 to 0.99"
             raise EntryError("data.held_out", fault)
+
+    @property
+    def sources(self) -> Mapping[str, SourcePart]:
+        """The sources by name; the only one of a recipe without a mixture has no name."""
+        if self.mixture:
+            return self.mixture
+        return {"": SourcePart(1.0, self.text, self.tokens, self.source, self.options)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +123,13 @@ class OptimizerPart:
     name: str = "adamw"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     clip_norm: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.clip_norm < math.inf:
+            fault = (
+                f"is {self.clip_norm}; wanted a number above 0, or 0 for no clipping"
+            )
+            raise EntryError("optimizer.clip_norm", fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +171,19 @@ class PartitionPart:
                 "partition.mesh",
                 f"is {dict(self.mesh)}; wanted sizes of 1 or more, and at most one -1",
             )
+        if not 0 < self.budget < math.inf:
+            fault = f"is {self.budget}; wanted seconds, more than 0"
+            raise EntryError("partition.budget", fault)
+
+
+class OnNan(Enum):
+    """What a run does if a step's loss, gradients or parameters are not finite.
+
+    It ends after the last good checkpoint, or leaves the step's update out.
+    """
+
+    STOP = "stop"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +192,9 @@ class RunPart:
 
     steps: number of steps.
     seed: seed of the initial parameters and of the key that the loss may take.
+    accumulate: parts into which a step cuts its batch, to compute the gradients of one
+        after another and take their mean.
+    on_nan: what happens if a step's loss, gradients or parameters are not finite.
     evaluate_every: steps between evaluations; 0 for no evaluation.
     evaluate_batches: batches per evaluation.
     log_every: steps between lines of the log.
@@ -146,6 +203,8 @@ class RunPart:
 
     steps: int
     seed: int = 0
+    accumulate: int = 1
+    on_nan: OnNan = OnNan.STOP
     evaluate_every: int = 0
     evaluate_batches: int = 8
     log_every: int = 10
@@ -153,7 +212,8 @@ class RunPart:
 
     def __post_init__(self) -> None:
         least = {"seed": 0, "evaluate_every": 0, "profile_step": 0}
-        _require_least(self, "run", steps=1, evaluate_batches=1, log_every=1, **least)
+        least |= {"steps": 1, "accumulate": 1, "evaluate_batches": 1, "log_every": 1}
+        _require_least(self, "run", **least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +233,9 @@ class CheckpointPart:
 
     def __post_init__(self) -> None:
         _require_least(self, "checkpoint", save_every=0, keep=1, every=0, best=0)
+        if self.mode not in MODES:
+            fault = f"is {self.mode!r}; wanted one of {', '.join(MODES)}"
+            raise EntryError("checkpoint.mode", fault)
 
     @property
     def retention(self) -> dict[str, Any]:
@@ -236,6 +299,33 @@ class Recipe:
                 "run.evaluate_every",
                 "needs examples to evaluate; add data.held_out = 0.05, say",
             )
+        if self.data.batch % self.run.accumulate:
+            fault = f"is {self.run.accumulate}, which does not divide data.batch = "
+            raise EntryError("run.accumulate", f"{fault}{self.data.batch}")
+        self._require_metric()
+
+    def _require_metric(self) -> None:
+        """Raise `EntryError` if the metric of the best checkpoints never appears."""
+        known = ["loss", *([EVALUATION_LOSS] if self.run.evaluate_every else [])]
+        chosen = self.checkpoint.metric
+        if not self.checkpoint.best or chosen in known:
+            return
+        fault = (
+            f"is {chosen!r}, which this run never saves; wanted {' or '.join(known)}"
+        )
+        if chosen == EVALUATION_LOSS:
+            fault += ", or an evaluation: run.evaluate_every = 100, say"
+        raise EntryError("checkpoint.metric", fault)
+
+
+def _require_one(part: Any, table: str, *names: str) -> None:
+    """Raise `EntryError` unless a table gives exactly one of some entries."""
+    given = [name for name in names if getattr(part, name)]
+    if len(given) != 1:
+        what = " and ".join(given) or "no examples"
+        *first, last = names
+        wanted = f"wanted one of {', '.join(first)} and {last}"
+        raise EntryError(table, f"names {what}; {wanted}")
 
 
 def _require_least(part: Any, table: str, **least: int) -> None:
