@@ -115,7 +115,7 @@ def require_same_data(
 
 
 def _change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What differs between the data of two positions, in words."""
+    """The difference between the data of two positions, in words."""
     for name, count in now[RECORDS].items():
         saved = before[RECORDS].get(name)
         if saved != count:
