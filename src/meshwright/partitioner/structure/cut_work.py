@@ -5,7 +5,9 @@ ignored: they are cheap, and sharding the batch does not divide the optimizer st
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 
 from meshwright.partitioner.propagate import Graph, Node
 from meshwright.partitioner.structure.workspace import Refusal, Workspace
@@ -97,6 +99,27 @@ def gathers(work: Workspace, axis: str) -> bool:
         for value, readers in enumerate(work.graph.consumers)
         for index in readers
         for sub_axis in work.sub_axes[axis]
+    )
+
+
+def new_cuts(work: Workspace, before: int) -> Iterator[tuple[Node, str]]:
+    """(node, sub-axis) of all decisions after the first `before`, the latest first."""
+    causes = work.state.causes
+    new = islice(reversed(causes), len(causes) - before)
+    return ((work.graph.nodes[index], sub_axis) for index, sub_axis in list(new))
+
+
+def gathered_values(
+    work: Workspace, node: Node, sub_axis: str
+) -> Iterator[tuple[int, Node]]:
+    """(value, reader) of a node's sharded values that a reader needs unsharded."""
+    graph = work.graph
+    readers = [(v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]]
+    readers += [(v, node) for v, _ in node.ins]
+    return (
+        (value, reader)
+        for value, reader in readers
+        if reads_otherwise(work, reader, value, sub_axis)
     )
 
 

@@ -8,23 +8,36 @@ Model Parallelism", 2019. Activations between the two are sharded and need no
 communication; the second product gives a partial sum.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import islice
 
 from meshwright.errors import TacticError
 from meshwright.partitioner.propagate import Node
-from meshwright.partitioner.structure.cut_work import note_uncut_work, reads_otherwise
+from meshwright.partitioner.structure.cut_work import (
+    gathered_values,
+    new_cuts,
+    note_uncut_work,
+)
 from meshwright.partitioner.structure.products import Product, find_products
-from meshwright.partitioner.structure.workspace import Refusal, Workspace
+from meshwright.partitioner.structure.vocabulary import (
+    NO_VOCABULARY,
+    Vocabulary,
+    cut_vocabulary,
+)
+from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import AxisTactic
 from meshwright.program.ir import num_bytes
-from meshwright.program.ops import Trait, has_trait
 
 
-def megatron(axis: str, params: Patterns = None, inputs: Patterns = None) -> AxisTactic:
+def megatron(
+    axis: str,
+    params: Patterns = None,
+    inputs: Patterns = None,
+    *,
+    vocabulary: bool = True,
+) -> AxisTactic:
     """Shard pairs of matmuls by columns and rows along an axis: `megatron("model")`.
 
     Pairs of convolutions are sharded likewise if there are no pairs of matmuls.
@@ -35,14 +48,19 @@ def megatron(axis: str, params: Patterns = None, inputs: Patterns = None) -> Axi
     Weights are tried in program order, dim by dim. The sharding is propagated, and
     undone unless it shards some later weight by rows, needs no gather in between, and
     leads to partial sums no larger than the results that it divides. This also finds
-    attention heads, with fused weights or not. When the tactic is applied, it raises
-    `TacticError` if there is no such pair.
+    attention heads, with fused weights or not.
+
+    Then the last product and the table of embeddings are sharded along the vocabulary,
+    and the loss is computed on parts of it. `docs/tactics.md` says when. When the tactic is
+    applied, it raises `TacticError` if it finds nothing to shard.
     params, inputs: patterns of weights and of data, where `docs/tactics.md` would not find
         them.
+    vocabulary: whether to shard the vocabulary.
     """
     names = role_names("megatron", params, inputs)
-    cut_fn = partial(_cut_pairs, names)
-    return AxisTactic(f"megatron({axis!r}{names.options})", axis, cut_fn)
+    options = names.options + ("" if vocabulary else ", vocabulary=False")
+    cut_fn = partial(_cut_all, names, vocabulary)
+    return AxisTactic(f"megatron({axis!r}{options})", axis, cut_fn)
 
 
 _MATMULS = ("dot_general", "ragged_dot_general")
@@ -50,28 +68,33 @@ _CONVOLUTIONS = ("conv_general_dilated",)
 
 
 def cut_pairs(
-    work: Workspace, axis: str, tactic: str, most_moved: float = 1.0
-) -> list[Product]:
-    """All matmuls with weights, after all Megatron pairs among them were sharded.
+    work: Workspace,
+    axis: str,
+    tactic: str,
+    most_moved: float = 1.0,
+    with_vocabulary: bool = True,
+) -> Vocabulary:
+    """Shard all Megatron pairs among matmuls with weights, then the vocabulary.
 
-    If there are no pairs of matmuls, the same of convolutions.
+    If there are no pairs of matmuls, those of convolutions are sharded. Each pair is
+    propagated before the next is tried.
 
-    Each pair is propagated before the next is tried. most_moved: bytes of partial sums,
-    relative to the results that a pair divides, up to which it is sharded. Raises
-    `TacticError` if there is no pair.
+    most_moved: bytes of partial sums, relative to the results that a pair divides, up to
+        which it is sharded.
+    Raises `TacticError` if there is neither a pair nor a head with a vocabulary.
     """
     found = find_products(work)
+    pairs: list[Product] = []
     for kinds in (_MATMULS, _CONVOLUTIONS):
         products = [p for p in found if p.node.op and p.node.op.kind in kinds]
         by_index = {p.node.index: p for p in products}
         search = _Search(work, axis, tactic, most_moved, by_index)
-        pairs = [product for product in products if search.attempt(product)]
-        if pairs:
-            break
-    else:
+        pairs = pairs or [product for product in products if search.attempt(product)]
+    vocabulary = NO_VOCABULARY
+    if with_vocabulary:
+        vocabulary = cut_vocabulary(work, found, axis, tactic)
+    if not pairs and not vocabulary.heads:
         products = [p for p in found if p.node.op and p.node.op.kind in _MATMULS]
-    torn = [r for p in products for r in _sliced_across_cuts(work, p, axis)]
-    if not pairs:
         ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
         raise TacticError(
             f"{tactic} finds no pair of matmuls with weights, the second of which "
@@ -79,16 +102,16 @@ def cut_pairs(
             f"{len(products)} matmuls with weights"
             + (f" ({ops})" if ops else "")
             + "; params= names weights that were not found"
-            + (f"; {torn[0]}" if torn else "")
         )
-    work.refusals += torn
-    return products
+    return vocabulary
 
 
-def _cut_pairs(names: RoleNames, work: Workspace, axis: str, tactic: str) -> None:
-    """Shard all pairs of products, and warn if much of the FLOPs stays undivided."""
+def _cut_all(
+    names: RoleNames, vocabulary: bool, work: Workspace, axis: str, tactic: str
+) -> None:
+    """Shard pairs and vocabulary, and warn if much of the FLOPs stays undivided."""
     names.find_roles(work)
-    cut_pairs(work, axis, tactic)
+    cut_pairs(work, axis, tactic, with_vocabulary=vocabulary)
     parts = work.mesh.size(axis)
     advice = "name cuts by mw.cut"
     if parts > 2:
@@ -97,30 +120,6 @@ def _cut_pairs(names: RoleNames, work: Workspace, axis: str, tactic: str) -> Non
             f"the number of attention heads, or {advice}"
         )
     note_uncut_work(work, axis, tactic, advice)
-
-
-def _sliced_across_cuts(
-    work: Workspace, product: Product, axis: str
-) -> Iterator[Refusal]:
-    """A refusal for a weight left unsharded, as slices of its product cross devices."""
-    if work.is_cut(product.node, axis):
-        return
-    value, dims = product.result
-    columns = [d for d, factors in enumerate(dims) if {*factors} & {*product.free}]
-    for reader in (work.graph.nodes[c] for c in work.graph.consumers[value]):
-        if reader.op is None or not has_trait(reader.op.kind, Trait.SLICES):
-            continue
-        whole, part = work.value(product.node).shape, reader.op.results[0].shape
-        for d in columns:
-            leaf = product.leaf(work, dims[d][0])
-            if leaf is not None and part[d] < whole[d]:
-                yield Refusal(
-                    leaf[0],
-                    axis,
-                    f"{reader.label} takes {part[d]} of its {whole[d]} columns, across "
-                    "what each device would have; a weight for each part can be cut",
-                )
-                return
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +202,10 @@ class _Search:
             *self.work.sub_axes[self.axis]
         }:
             return None, set()
-        new = list(islice(reversed(state.causes), len(state.causes) - before))
         made = closed = summed = gathered = 0
         columns: set[tuple[int, int]] = set()
-        for index, sub_axis in new:
-            node = self.work.graph.nodes[index]
+        for node, sub_axis in new_cuts(self.work, before):
+            index = node.index
             if index > self.last:
                 continue
             factor = state.factor_of[index][sub_axis]
@@ -219,19 +217,9 @@ class _Search:
             elif node.rule is not None and factor in node.rule.reductions:
                 is_row = product is not None and factor in product.summed
                 closed, summed = closed + size * is_row, summed + size * (not is_row)
-            gathered += self._gathered(node, sub_axis)
+            gathered += sum(
+                num_bytes(self.work.graph.values[value])
+                for value, reader in gathered_values(self.work, node, sub_axis)
+                if reader.index <= self.last
+            )
         return _TrialBytes(made, closed, summed, gathered), columns
-
-    def _gathered(self, node: Node, sub_axis: str) -> int:
-        """Bytes of a node's sharded values that a reader needs unsharded."""
-        graph = self.work.graph
-        readers = [
-            (v, graph.nodes[c]) for v, _ in node.outs for c in graph.consumers[v]
-        ]
-        readers += [(v, node) for v, _ in node.ins]
-        return sum(
-            num_bytes(graph.values[value])
-            for value, reader in readers
-            if reader.index <= self.last
-            and reads_otherwise(self.work, reader, value, sub_axis)
-        )
