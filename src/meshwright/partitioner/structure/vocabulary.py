@@ -45,7 +45,7 @@ NO_VOCABULARY = Vocabulary((), ())
 
 
 def cut_vocabulary(
-    work: Workspace, products: Sequence[Product], axis: str, tactic: str
+    work: Workspace, first: Sequence[Product], axis: str, tactic: str
 ) -> Vocabulary:
     """Shard the heads of a program, and tables of as many rows, along the vocabulary.
 
@@ -53,21 +53,21 @@ def cut_vocabulary(
     after: head by dim 1 and logits by dim 1; sums over devices of [T] in the loss, and one
         of [T, D] for the gradient of x
 
-    products: all products with weights. A head is left whole if it moves more bytes than
-    it divides, or if something needs all scores of a token. If the axis does not divide
-    the vocabulary, that is a warning.
+    first: the first product of each parameter. A head is left whole if it moves more bytes than it divides, or if something needs all
+    scores of a token. If the axis does not divide the vocabulary, that is a warning.
     """
     heads: list[Product] = []
     extents: set[int] = set()
-    late = late_nodes(work)
-    for product in find_heads(work, products, late):
+    late = _late_nodes(work)
+    products = _forward_products(work, late)
+    for product in _heads(work, first, products, late):
         for factor in sorted(product.free, key=lambda f: -product.node.sizes[f]):
             if _cut_head(work, product, factor, axis, tactic, late):
                 heads.append(product)
                 extents.add(product.node.sizes[factor])
                 break
     tables: list[Seed] = []
-    for seed in find_tables(work, products, extents):
+    for seed in _tables(work, products, extents):
         mark, before = work.mark(), len(work.state.causes)
         if not work.is_cut(seed[1], axis):
             work.cut([seed], axis, tactic)
@@ -78,25 +78,42 @@ def cut_vocabulary(
     return Vocabulary(heads, tables)
 
 
-def late_nodes(work: Workspace) -> frozenset[int]:
+def _late_nodes(work: Workspace) -> frozenset[int]:
     """The nodes, by index, that a backward pass consists of or that depend on gradients."""
-    late = gradient_values(work.graph.program)
-    return frozenset(
-        node.index
-        for node in work.graph.nodes
-        if any(work.graph.values[value] in late for value, _ in node.outs)
-    )
+    graph, late = work.graph, gradient_values(work.graph.program)
+    made = ((node.index, graph.values[v]) for node in graph.nodes for v, _ in node.outs)
+    return frozenset(index for index, value in made if value in late)
 
 
-def find_heads(
-    work: Workspace, products: Sequence[Product], late: frozenset[int]
+def _forward_products(work: Workspace, late: frozenset[int]) -> list[Product]:
+    """All products of weights with values that depend on data, in the forward pass."""
+    roles = find_roles(work)
+    params = sum(1 << i for i in roles.params)
+    found: list[Product] = []
+    for node in work.graph.nodes:
+        if not node.is_contraction or len(node.ins) < 2 or node.index in late:
+            continue
+        first, second = node.ins[:2]
+        for weight, activation in ((second, first), (first, second)):
+            bits = roles.first[weight[0]]
+            if bits and not bits & ~params and roles.depends[activation[0]] & ~params:
+                found.append(Product(node, weight, activation))
+                break
+    return found
+
+
+def _heads(
+    work: Workspace,
+    first: Sequence[Product],
+    products: Sequence[Product],
+    late: frozenset[int],
 ) -> list[Product]:
-    """The products in the forward pass from whose results floats lead to no product.
+    """The products from whose results floats lead to no first product of a parameter.
 
     late: nodes outside of the forward pass.
     """
     graph = work.graph
-    todo = [value for product in products for value, _ in product.node.ins]
+    todo = [value for product in first for value, _ in product.node.ins]
     leading = set(todo)
     while todo:
         node = graph.nodes[graph.producer[todo.pop()]]
@@ -108,7 +125,7 @@ def find_heads(
     return [p for p in products if p.result[0] not in leading]
 
 
-def find_tables(
+def _tables(
     work: Workspace, products: Sequence[Product], extents: set[int]
 ) -> Iterator[Seed]:
     """Dims of parameters, of some extents, whose rows are read at positions in data.
