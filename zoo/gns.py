@@ -250,7 +250,7 @@ schedules = {
     "fsdp": [mw.data_parallel("data", "batch.edges.*"), mw.fsdp("data")],
     "es": [ES, ES_TOO],
     "es+nodes": [ES, NODES],
-    "es+mp": [ES, mw.megatron("model")],
+    "es+mp": [ES, mw.megatron("model", vocabulary=False)],
     "es+z3": [ES, ES_TOO, mw.zero(3, "data")],
 }
 """`es` is PartIR's: a graph has no batch, so data parallelism cuts edges as well."""

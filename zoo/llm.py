@@ -166,7 +166,7 @@ inference = {"tiny": tiny_forward, "tiny_gpt": tiny_gpt_forward}
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")
-MEGATRON = mw.megatron("model")
+MEGATRON = mw.megatron("model", vocabulary=False)
 VOCAB = mw.shard({"state.params.embedding.embedding": 0}, axis="model")
 
 schedules = {

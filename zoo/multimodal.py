@@ -244,7 +244,7 @@ def _train_target(config: Config) -> tuple[Any, tuple[Any, ...]]:
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")
-MEGATRON = mw.megatron("model")
+MEGATRON = mw.megatron("model", vocabulary=False)
 VOCAB = mw.shard({"state.params.decoder.embedding.embedding": 0}, axis="model")
 
 schedules = {

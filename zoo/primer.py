@@ -207,7 +207,7 @@ targets = sized(partial(_train_target, "primer"), SIZES) | sized(
 )
 
 DP = mw.data_parallel("data", "batch.**")
-MEGATRON = mw.megatron("model")
+MEGATRON = mw.megatron("model", vocabulary=False)
 Z3 = mw.zero(3, "data")
 
 schedules = {

@@ -165,8 +165,8 @@ DP = mw.data_parallel("data", "batch.**")
 schedules = {
     "dp": [DP],
     "fsdp": [DP, mw.fsdp("data")],
-    "dp+mp": [DP, mw.megatron("model")],
-    "dp+mp+z3": [DP, mw.megatron("model"), mw.zero(3, "data")],
+    "dp+mp": [DP, mw.megatron("model", vocabulary=False)],
+    "dp+mp+z3": [DP, mw.megatron("model", vocabulary=False), mw.zero(3, "data")],
 }
 
 workload = Workload(

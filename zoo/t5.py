@@ -252,7 +252,7 @@ inference = {"tiny": tiny_forward}
 targets = sized(train_target, SIZES)
 
 DP = mw.data_parallel("data", "batch.**")
-MP = mw.megatron("model")
+MP = mw.megatron("model", vocabulary=False)
 schedules = {
     "dp": [DP],
     "fsdp": [DP, mw.fsdp("data")],

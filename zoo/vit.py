@@ -144,7 +144,7 @@ inference = {"tiny": tiny_forward}
 targets = sized(_train_target, SIZES)
 
 DP = mw.data_parallel("data")
-MP = mw.megatron("model")
+MP = mw.megatron("model", vocabulary=False)
 
 schedules = {
     "dp": [DP],

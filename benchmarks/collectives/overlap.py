@@ -59,7 +59,7 @@ def step_s(
     )
     tactics = [
         mw.data_parallel("data", "x"),
-        mw.megatron("model"),
+        mw.megatron("model", vocabulary=False),
         mw.sequence_parallel("model"),
         *more,
     ]

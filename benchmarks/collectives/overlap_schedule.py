@@ -42,7 +42,7 @@ def plans() -> Iterator[tuple[str, Plan]]:
     x = shape((16, 2048, width), jnp.bfloat16)
     sequence = [
         mw.data_parallel("data", "x"),
-        mw.megatron("model"),
+        mw.megatron("model", vocabulary=False),
         mw.sequence_parallel("model"),
         mw.overlap("model"),
     ]

@@ -24,7 +24,7 @@ import meshwright as mw
 from meshwright.cli.arguments.target import find_target
 from meshwright.run.compilers.hlo import hlo_collectives
 
-DATA, MODEL = mw.data_parallel("data"), mw.megatron("model")
+DATA, MODEL = mw.data_parallel("data"), mw.megatron("model", vocabulary=False)
 CASES = {
     "gpt, data + megatron": ("zoo/gpt.py:tiny", [DATA, MODEL]),
     "gpt, data + megatron + ZeRO-3": (

@@ -102,7 +102,7 @@ def placed(run: Run) -> tuple[Estimate, Config]:
     model = Decoder(config)
     mesh = {"slice": run.slices, "data": run.chips // run.tensor, "model": run.tensor}
     mesh = {axis: size for axis, size in mesh.items() if size > 1}
-    wide = [mw.megatron("model"), mw.sequence_parallel("model")]
+    wide = [mw.megatron("model", vocabulary=False), mw.sequence_parallel("model")]
     tactics = [mw.data_parallel(axis, "batch.**") for axis in mesh if axis != "model"]
     tactics += [*(wide if "model" in mesh else []), mw.fsdp("data")]
     step = mw.partition(train_step(model), mesh, tactics, donate_argnums=0)

@@ -197,7 +197,7 @@ def plan_of(case: Case, budget_s: float) -> Plan:
         tactics.append(mw.fsdp("data"))
     else:
         mesh = {"data": CHIPS // 2, "model": 2}
-        tactics += [mw.megatron("model"), mw.zero(3, "data")]
+        tactics += [mw.megatron("model", vocabulary=False), mw.zero(3, "data")]
     return mw.partition(fn, mesh, tactics).plan(*args).on(case.machine)
 
 

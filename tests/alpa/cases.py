@@ -74,7 +74,7 @@ def _by_layer(name, even, odd):
 
 
 DP = mw.data_parallel("data")
-MEGATRON = mw.megatron("model")
+MEGATRON = mw.megatron("model", vocabulary=False)
 MLP = mw.shard({"state.params.*.kernel": _by_layer("Dense", 1, 0)}, "model")
 BERT = mw.shard(
     {

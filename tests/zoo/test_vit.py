@@ -71,7 +71,9 @@ def test_layers_are_traced_once():
 
 def test_megatron_cuts_heads_and_hidden_units():
     fn, args = vit.targets["b_16"]()
-    plan = mw.partition(fn, {"model": 4}, [mw.megatron("model")]).plan(*args)
+    plan = mw.partition(
+        fn, {"model": 4}, [mw.megatron("model", vocabulary=False)]
+    ).plan(*args)
     layers = "state.params.blocks.layers"
     cut = {leaf.path: leaf.spec for leaf in plan.inputs}
     assert cut[f"{layers}.attention.q.kernel"][2] == ("model",)

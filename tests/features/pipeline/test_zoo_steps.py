@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = {"d_model": 32, "d_ff": 32, "vocab": 48}
 DP = mw.data_parallel("data", "batch.**")
-MP = mw.megatron("model")
+MP = mw.megatron("model", vocabulary=False)
 
 
 def gpt():

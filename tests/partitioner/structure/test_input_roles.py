@@ -144,9 +144,20 @@ def test_whole_numbers_among_weights_are_constants():
     assert [work.paths[i] for i in roles.data] == ["x"]
 
 
-def test_gradients_alone_make_their_inputs_parameters():
-    def grads(p, x):
-        return jax.grad(lambda p: role_programs.net(p, x).mean())(p)
+@pytest.mark.parametrize("argnum", [0, 1])
+def test_gradients_alone_make_their_inputs_parameters(argnum):
+    names = ("p", "x") if argnum == 0 else ("x", "p")
 
-    found, _ = found_roles(grads, (role_programs.MLP, S(64, 16)))
+    def loss(*both):
+        return role_programs.net(both[argnum], both[1 - argnum]).mean()
+
+    def grads(p, x):
+        return jax.grad(loss)(p, x)
+
+    def grads_of_second(x, p):
+        return jax.grad(loss, argnums=1)(x, p)
+
+    args = {"p": role_programs.MLP, "x": S(64, 16)}
+    fn = (grads, grads_of_second)[argnum]
+    found, _ = found_roles(fn, [args[name] for name in names])
     assert found == {"p.a": "params", "p.b": "params", "x": "data"}

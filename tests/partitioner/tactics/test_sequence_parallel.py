@@ -17,8 +17,8 @@ def test_sums_become_scatters_and_gathers():
     step = mw.partition(fn, MESH, tactics)
     plan = step.plan(*args)
     whole = mw.partition(fn, MESH, MEGATRON).plan(*args)
-    assert plan.counts["reduce_scatter"] == 2 * 4
-    assert plan.counts["all_reduce"] == whole.counts["all_reduce"] - 2 * 4
+    assert plan.counts["reduce_scatter"] == 2 * 4 + 2  # of the vocabulary
+    assert plan.counts["all_reduce"] == whole.counts["all_reduce"] - 2 * 4 - 2
     assert plan.counts["all_gather"] >= 2 * 4
     assert tuple(plan.spec("batch.x")) == ("data", "model")
     assert step.check(*args).ok
@@ -27,10 +27,8 @@ def test_sums_become_scatters_and_gathers():
 def test_a_bias_and_a_norm_after_the_sum_are_cut_too():
     fn, args = models.language_model(models.bert_block, models.bert_weights(), layers=1)
     step = mw.partition(fn, MESH, [*MEGATRON, mw.sequence_parallel("model")])
-    with pytest.warns(mw.MeshwrightWarning, match="32% of the work"):  # the vocabulary
-        assert 4 <= step.plan(*args).counts["reduce_scatter"] <= 6
-    with pytest.warns(mw.MeshwrightWarning, match="32% of the work"):
-        assert step.check(*args).ok
+    assert 6 <= step.plan(*args).counts["reduce_scatter"] <= 8  # 2 of the vocabulary
+    assert step.check(*args).ok
 
 
 def test_layers_in_a_scan():
@@ -49,8 +47,8 @@ def test_the_gpt_of_the_zoo():
     whole = mw.partition(fn, mesh, tactics).plan(*args).counts
     counts = mw.partition(fn, mesh, [*tactics, mw.sequence_parallel("model")])
     counts = counts.plan(*args).counts
-    assert counts["reduce_scatter"] == 4 * 4
-    assert counts["all_reduce"] == whole["all_reduce"] - 4 * 4
+    assert counts["reduce_scatter"] == 4 * 4 + 2
+    assert counts["all_reduce"] == whole["all_reduce"] - 4 * 4 - 2
 
 
 def test_without_megatron_there_is_nothing_to_cut():

@@ -50,8 +50,8 @@ def _uncut_places(work: Workspace, axis: str) -> str:
 MOST_UNCUT = 0.25
 """Largest share of the FLOPs that a tactic may leave unsharded without a warning.
 
-Megatron alone leaves 2 % to 13 % of decoders unsharded, and 24 % of a mixture of
-experts.
+Megatron without the vocabulary leaves 2 % to 13 % of decoders unsharded, and 24 % of a
+mixture of experts.
 """
 
 

@@ -7,9 +7,7 @@ the label, which are numbers per token. So does Megatron-LM (Shoeybi et al., 201
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import gathered_values, new_cuts
 from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.partitioner.structure.products import Product, Seed
@@ -29,53 +27,33 @@ if the weight has more bytes than this many times the scores.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The heads and tables that an axis shards along the vocabulary.
-
-    tables: dims of parameters of which rows are read at positions that data give; a table
-        that is also the weight of a head is among `heads` only.
-    """
-
-    heads: Sequence[Product]
-    tables: Sequence[Seed]
-
-
-NO_VOCABULARY = Vocabulary((), ())
-
-
 def cut_vocabulary(
     work: Workspace, first: Sequence[Product], axis: str, tactic: str
-) -> Vocabulary:
+) -> None:
     """Shard the heads of a program, and tables of as many rows, along the vocabulary.
 
     before: logits[T, V] = x[T, D] @ head[D, V]
     after: head by dim 1 and logits by dim 1; sums over devices of [T] in the loss, and one
         of [T, D] for the gradient of x
 
-    first: the first product of each parameter. A head is left whole if it moves more bytes than it divides, or if something needs all
-    scores of a token. If the axis does not divide the vocabulary, that is a warning.
+    first: the first product of each parameter. A head is left whole if it moves more
+        bytes than it divides, or if something needs all scores of a token. If the axis
+        does not divide the vocabulary, that is a warning.
     """
-    heads: list[Product] = []
     extents: set[int] = set()
     late = _late_nodes(work)
     products = _forward_products(work, late)
     for product in _heads(work, first, products, late):
         for factor in sorted(product.free, key=lambda f: -product.node.sizes[f]):
             if _cut_head(work, product, factor, axis, tactic, late):
-                heads.append(product)
                 extents.add(product.node.sizes[factor])
                 break
-    tables: list[Seed] = []
     for seed in _tables(work, products, extents):
         mark, before = work.mark(), len(work.state.causes)
         if not work.is_cut(seed[1], axis):
             work.cut([seed], axis, tactic)
-            if work.is_cut(seed[1], axis) and not _gathered(work, before):
-                tables.append(seed)
-            else:
+            if not work.is_cut(seed[1], axis) or _gathered(work, before):
                 work.rollback(mark)
-    return Vocabulary(heads, tables)
 
 
 def _late_nodes(work: Workspace) -> frozenset[int]:
@@ -202,7 +180,7 @@ def _cut_head(
 def _note_uneven(
     work: Workspace, product: Product, factor: int, axis: str, tactic: str
 ) -> bool:
-    """Whether the axis does not divide the vocabulary; if so, add a refusal and a warning."""
+    """Whether the axis does not divide the vocabulary, which adds a warning."""
     node, size = product.node, work.mesh.size(axis)
     extent, parts = node.sizes[factor], work.state.parts(node, factor) * size
     if not extent % parts:
@@ -239,6 +217,7 @@ def _summed(work: Workspace, before: int, late: frozenset[int]) -> int:
         is_table = any(
             roles.first[v] and not roles.first[v] & ~params for v, _ in node.ins
         )
-        if not is_table and node.rule.reductions & {work.state.factor_of[node.index][sub_axis]}:
+        factor = work.state.factor_of[node.index][sub_axis]
+        if not is_table and factor in node.rule.reductions:
             total += sum(num_bytes(work.graph.values[v]) for v, _ in node.outs)
     return total

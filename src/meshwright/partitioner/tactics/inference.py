@@ -150,7 +150,7 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> De
     """
     roles = find_roles(work)
     mark = work.mark()
-    cut_pairs(work, axis, tactic, _MOST_MOVED)
+    cut_pairs(work, axis, tactic, _MOST_MOVED, with_vocabulary=False)
     cut: dict[str, int] = {}
     for path, node in work.leaves(range(len(work.paths))):
         factors = {work.state.factor_of[node.index].get(a) for a in work.sub_axes[axis]}

@@ -20,11 +20,7 @@ from meshwright.partitioner.structure.cut_work import (
     note_uncut_work,
 )
 from meshwright.partitioner.structure.products import Product, find_products
-from meshwright.partitioner.structure.vocabulary import (
-    NO_VOCABULARY,
-    Vocabulary,
-    cut_vocabulary,
-)
+from meshwright.partitioner.structure.vocabulary import cut_vocabulary
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import AxisTactic
@@ -52,7 +48,7 @@ def megatron(
 
     Then the last product and the table of embeddings are sharded along the vocabulary,
     and the loss is computed on parts of it. `docs/tactics.md` says when. When the tactic is
-    applied, it raises `TacticError` if it finds nothing to shard.
+    applied, it raises `TacticError` if there is no pair.
     params, inputs: patterns of weights and of data, where `docs/tactics.md` would not find
         them.
     vocabulary: whether to shard the vocabulary.
@@ -73,7 +69,7 @@ def cut_pairs(
     tactic: str,
     most_moved: float = 1.0,
     with_vocabulary: bool = True,
-) -> Vocabulary:
+) -> None:
     """Shard all Megatron pairs among matmuls with weights, then the vocabulary.
 
     If there are no pairs of matmuls, those of convolutions are sharded. Each pair is
@@ -81,7 +77,7 @@ def cut_pairs(
 
     most_moved: bytes of partial sums, relative to the results that a pair divides, up to
         which it is sharded.
-    Raises `TacticError` if there is neither a pair nor a head with a vocabulary.
+    Raises `TacticError` if there is no pair.
     """
     found = find_products(work)
     pairs: list[Product] = []
@@ -90,10 +86,7 @@ def cut_pairs(
         by_index = {p.node.index: p for p in products}
         search = _Search(work, axis, tactic, most_moved, by_index)
         pairs = pairs or [product for product in products if search.attempt(product)]
-    vocabulary = NO_VOCABULARY
-    if with_vocabulary:
-        vocabulary = cut_vocabulary(work, found, axis, tactic)
-    if not pairs and not vocabulary.heads:
+    if not pairs:
         products = [p for p in found if p.node.op and p.node.op.kind in _MATMULS]
         ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
         raise TacticError(
@@ -103,7 +96,8 @@ def cut_pairs(
             + (f" ({ops})" if ops else "")
             + "; params= names weights that were not found"
         )
-    return vocabulary
+    if with_vocabulary:
+        cut_vocabulary(work, found, axis, tactic)
 
 
 def _cut_all(
