@@ -20,7 +20,7 @@ from meshwright.partitioner.structure.cut_work import (
     note_uncut_work,
 )
 from meshwright.partitioner.structure.products import Product, find_products
-from meshwright.partitioner.structure.vocabulary import cut_vocabulary
+from meshwright.partitioner.structure.vocabulary.cut_vocabulary import cut_vocabulary
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
 from meshwright.partitioner.tactics.tactic import AxisTactic
