@@ -283,8 +283,53 @@ def test_stages_begin_at_positions_of_the_forward_pass():
     staged = step.stage(PARAMS, BATCH).staged
     assert staged.cuts.starts == (0, 7)
     assert staged.cuts.backward == len(forward.ops)
-    with pytest.raises(StageError, match=r"has no forward pass"):
-        mw.pipeline(unmarked_step, {"stage": 3}, stages=[7, 7]).stage(PARAMS, BATCH)
+    wanted = len(forward.ops) - 1
+    for wrong in ([7, 7], [9, 7], [0, 7], [-1, 7], [7, wanted + 1], [7, 100_000]):
+        with pytest.raises(StageError, match=rf"growing positions from 1 to {wanted}"):
+            mw.pipeline(unmarked_step, {"stage": 3}, stages=wrong).stage(PARAMS, BATCH)
+    with pytest.raises(PlanError, match=r"2\.5.*wanted the positions of ops"):
+        mw.pipeline(unmarked_step, {"stage": 2}, stages=[2.5])
+
+
+def marked(marks, of_gradients=""):
+    def step(params, batch):
+        def loss(params):
+            h = params["embedding"][batch["x"]]
+            for i, weights in enumerate(params["layers"]):
+                h = mw.stage(h, marks[i]) if i in marks else h
+                h = layer(h, weights)
+            return jnp.mean(h**2)
+
+        grads = jax.grad(loss)(params)
+        grads = mw.stage(grads, of_gradients) if of_gradients else grads
+        return jax.tree.map(lambda w, g: w - 0.1 * g, params, grads)
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("step", "submeshes", "words"),
+    [
+        (marked({1: "a"}), 4, "has 2 stages.* there are 4; give 2 submeshes.*for 4 st"),
+        (marked({1: "a", 2: "a"}), 2, "'a' is marked a second time"),
+        (marked({1: "0"}), 2, "'0' is the name of the ops before the first mark"),
+        (marked({}, "g"), 2, "'g' is marked on a gradient"),
+        (marked({1: "a"}, "g"), 2, "'g' is marked on a gradient"),
+    ],
+)
+def test_marks_that_make_no_stages_are_refused(step, submeshes, words):
+    with pytest.raises((StageError, PlanError), match=words):
+        mw.pipeline(step, [{"data": 1}] * submeshes, microbatches=2).plan(PARAMS, BATCH)
+
+
+def test_the_leaves_of_a_pytree_are_marked_as_one():
+    def step(params, batch):
+        h = params["embedding"][batch["x"]] @ params["layers"][0]["up"]
+        h, mask = mw.stage((h, batch["x"] > 3), "upper")
+        return jnp.mean(jnp.tanh(h) * mask[..., None])
+
+    plan = mw.pipeline(step, {"stage": 2}, microbatches=2).plan(PARAMS, BATCH)
+    assert [stage.name for stage in plan.stages] == ["0", "upper"]
 
 
 def test_gpipe_keeps_all_microbatches_and_1f1b_one_for_each_later_stage():
@@ -327,7 +372,7 @@ def test_choices_that_do_not_fit_are_refused(mesh, options, words):
 
 def test_a_schedule_for_other_stages_is_refused():
     step = mw.pipeline(train_step, {"stage": 4}, microbatches=4)
-    with pytest.raises(PlanError, match=r"2 stages on 2 submeshes.*wanted 2 on 4"):
+    with pytest.raises(PlanError, match=r"has 2 stages.* there are 4; give 2"):
         step.plan(PARAMS, BATCH)
 
 

@@ -140,7 +140,7 @@ def choose_cuts(step: Microbatches, options: Options) -> Cuts:
         return planned_cuts(step, len(stages) + 1)
     if stages is not None:
         return cuts_at(step, [each for each in stages if isinstance(each, int)])
-    if has_marks(step.body):
+    if has_marks((*step.before, *step.body, *step.after)):
         return marked_cuts(step)
     return even_cuts(step, options.default_stages)
 

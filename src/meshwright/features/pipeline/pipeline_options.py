@@ -67,6 +67,12 @@ class Options:
             raise PlanError(
                 f"statistics is {self.statistics!r}; wanted 'whole' or 'microbatch'"
             )
+        places = self.stages if isinstance(self.stages, tuple) else ()
+        if any(not isinstance(each, int | StagePoint) for each in places):
+            raise PlanError(
+                f"stages is {list(places)!r:.200}; wanted the positions of ops or "
+                "`StagePoint`s where stages begin, or the number of stages"
+            )
         if isinstance(self.schedule, str):
             require_schedule(self.schedule)
 
@@ -112,6 +118,16 @@ class Options:
             else chosen(num_stages, self.microbatches)
         )
         verify(found)
+        if isinstance(self.schedule, str) and found.num_submeshes != len(
+            self.submeshes
+        ):
+            each = STAGES_PER_SUBMESH.get(self.schedule, 1)
+            raise PlanError(
+                f"the step has {num_stages} stages, and schedule {self.schedule!r} wants "
+                f"{each} for each submesh, of which there are {len(self.submeshes)}; give "
+                f"{found.num_submeshes} submeshes, or mark (with mw.stage) or ask for "
+                f"{each * len(self.submeshes)} stages"
+            )
         given = (found.num_stages, found.num_submeshes, found.num_microbatches)
         wanted = (num_stages, len(self.submeshes), self.microbatches)
         if given != wanted:

@@ -15,7 +15,7 @@ from meshwright.program.analysis.live_ranges import (
     live_bytes,
     live_ranges,
 )
-from meshwright.program.ir import Op, Program, num_bytes
+from meshwright.program.ir import Atom, Op, Program, num_bytes
 
 MARK = "stage:"
 """Prefix of the names of tag ops by which the user marks where stages begin."""
@@ -60,25 +60,59 @@ def marked_cuts(step: Microbatches) -> Cuts:
     """The stages that begin where the user calls `mw.stage`.
 
     Ops before the first mark become a stage named `0`, unless they have no FLOPs.
-    Raises `StageError` if there is no mark.
+    Raises `StageError` if there is no mark in the forward pass of a microbatch.
     """
-    starts: dict[str, int] = {}
-    for position, op in enumerate(step.body):
-        name = mark_of(op)
-        if name:
-            starts.setdefault(name, position)
     _require_outside(step)
+    starts = _marked_starts(step)
     if not starts:
+        marks = dict.fromkeys(filter(None, map(mark_of, (*step.before, *step.after))))
         raise StageError(
-            "the step has no marks of stages that depend on the batch; write x = "
-            "mw.stage(x, 'decoder') where the stage begins, or give the number of stages"
+            f"stages {tuple(marks)} are marked only on values that one microbatch does not "
+            "compute in its forward pass, such as weights or gradients; write x = "
+            "mw.stage(x, 'decoder') on the activations where the stage begins, or give "
+            "the number of stages"
         )
     backward = backward_start(step, max(starts.values()) + 1)
     first = step.body[: min(starts.values())]
     if any(map(flops_of, first)):
+        if "0" in starts:
+            raise StageError(
+                "stage '0' is the name of the ops before the first mark; give the marked "
+                "stage another"
+            )
         starts = {"0": 0, **starts}
     names = tuple(starts)
     return Cuts(names, (0, *tuple(starts.values())[1:]), backward)
+
+
+def _marked_starts(step: Microbatches) -> dict[str, int]:
+    """The position of the first mark of each stage.
+
+    Marks of one name on values that do not depend on each other, such as the leaves of a
+    pytree, are one mark. Raises `StageError` for marks of one name behind each other, and
+    for a mark on a gradient.
+    """
+    starts: dict[str, int] = {}
+    before: dict[Atom, frozenset[str]] = {}  # marks; "" for the backward pass
+    for position, op in enumerate(step.body):
+        found = frozenset[str]().union(*(before.get(a, ()) for a in op.operands))
+        name = mark_of(op)
+        if name and "" in found:
+            raise StageError(
+                f"{op.source}: stage {name!r} is marked on a gradient; mark the "
+                "activations of the forward pass where the stage begins"
+            )
+        if name in found and name:
+            raise StageError(
+                f"{op.source}: stage {name!r} is marked a second time, on a value that "
+                "depends on the first; give each stage a name of its own"
+            )
+        if name:
+            starts.setdefault(name, position)
+            found |= {name}
+        found |= {""} if op.is_backward else set()
+        before.update(dict.fromkeys(op.results, found))
+    return starts
 
 
 def mark_of(op: Op) -> str:
@@ -195,7 +229,20 @@ def planned_cuts(step: Microbatches, num_stages: int) -> Cuts:
 
 
 def cuts_at(step: Microbatches, starts: Sequence[int]) -> Cuts:
-    """The stages that begin at given positions in the ops of one microbatch."""
+    """The stages that begin at given positions in the ops of one microbatch.
+
+    Raises `StageError` unless the positions increase and are of ops of the forward pass.
+    """
+    body, forward = step.body, backward_start(step)
+    known = [0, *starts]
+    for before, start in zip(known, starts, strict=False):
+        is_there = before < start < len(body)
+        if not is_there or (start >= forward and body[start].is_backward):
+            raise StageError(
+                f"stages begin at ops {list(starts)}; wanted growing positions from 1 to "
+                f"{forward - 1}, as `pipelined.forward(...)` lists the ops of the forward "
+                "pass; or give the number of stages"
+            )
     backward = backward_start(step, max(starts, default=0) + 1)
     names = tuple(map(str, range(len(starts) + 1)))
     return Cuts(names, (0, *starts), backward)
