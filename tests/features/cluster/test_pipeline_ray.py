@@ -11,6 +11,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import ClusterError, PlanError, StageError
+from meshwright.features.pipeline.stages import lowered_step
 from tests.features.pipeline.models import BATCH, PARAMS, train_step, unmarked_step
 
 pytestmark = pytest.mark.cluster
@@ -158,3 +159,15 @@ def test_a_worker_that_dies_within_a_collective_ends_the_step_for_all(cluster):
     cluster.wait_until_ready()
     cluster.skip_refused()
     assert step.check({**PARAMS, "rounds": 2}, BATCH).ok
+
+
+def test_values_that_are_sent_in_parts_arrive_on_slices_of_other_sizes(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr(lowered_step, "LEAST_PARTED", 1)
+    tactics = [*DATA, mw.megatron("model")]
+    parts = slices(cluster, {"data": 2, "model": 2}, {"data": 1, "model": 2})
+    for places in (parts, parts[::-1]):
+        step = mw.pipeline(train_step, places, tactics, microbatches=2)
+        report = step.check(PARAMS, BATCH)
+        assert report.ok, report

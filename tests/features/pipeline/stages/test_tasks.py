@@ -175,3 +175,25 @@ def test_devices_with_copies_of_a_value_send_a_part_each(monkeypatch):
     rows = BATCH["x"].shape[0] // 4 // 2  # by microbatches and along data
     assert forward.value.shape == (rows // 2, 4, 16)
     assert step.check(PARAMS, BATCH).ok
+
+
+UNEQUAL = [{"data": 2, "model": 2}, {"data": 1, "model": 4}]
+
+
+def test_submeshes_of_other_sizes_receive_what_is_sent_in_parts(monkeypatch):
+    monkeypatch.setattr(lowered_step, "LEAST_PARTED", 1)
+    tactics = [mw.data_parallel("data"), mw.megatron("model")]
+    with mw.cluster("inline") as cluster:
+        for sizes in (UNEQUAL, UNEQUAL[::-1]):
+            slices = [cluster.slice(each) for each in sizes]
+            for places in (sizes, slices):
+                step = mw.pipeline(train_step, places, tactics, microbatches=4)
+                assert step.check(PARAMS, BATCH).ok
+            for part in slices:
+                part.release()
+            # Each of the four devices sends its own quarter of every microbatch.
+            for lowered, _ in stage_programs(step.stage(PARAMS, BATCH)):
+                cuts = [lowered.shardings[s.value] for s in lowered.sends.values()]
+                assert {frozenset(cut.axes) for cut in cuts if any(cut.dims)} == {
+                    frozenset({"data", "model"})
+                }
