@@ -7,9 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import io_callback
+from jax.sharding import NamedSharding, PartitionSpec
 
 import meshwright as mw
 from meshwright.errors import ClusterError, CompilerError
+from meshwright.features.cluster.remote_array import host_array
+from meshwright.features.cluster.wire.program_code import ProgramCode
+from meshwright.features.cluster.worker.forbidden_numbers import require_allowed
 from meshwright.run.compilers import confirm
 from zoo.gpt import workload
 
@@ -71,6 +76,29 @@ def test_keys_and_scalars_travel(mesh):
     )
 
 
+def test_later_writes_of_the_caller_change_no_argument_and_no_array(mesh):
+    step = mw.partition(lambda x: x.sum(), mesh, [mw.data_parallel("data", "x")])
+    whole, found, kept = np.zeros((64, 16), np.float32), [], []
+    for x in (whole, whole[:, ::2], whole.T, whole.astype(np.float64)):
+        for i in range(10):
+            x[:] = i
+            found.append((step(x), i * x.size))
+            kept.append((mesh.put(x), i))
+        x[:] = 99
+    assert [float(sum_) for sum_, _ in found] == [wanted for _, wanted in found]
+    for array, i in kept:
+        np.testing.assert_array_equal(array, i)
+
+
+def test_a_jax_array_is_put_without_a_copy_and_keeps_its_numbers(mesh):
+    x = jnp.arange(2**16, dtype=jnp.float32)
+    value, _ = host_array(x, copy=True)
+    assert np.shares_memory(value.data, np.asarray(x))
+    array = mesh.put(x)
+    jax.block_until_ready(jax.jit(lambda x: x * 0, donate_argnums=0)(x))
+    np.testing.assert_array_equal(array, np.arange(2**16))
+
+
 def test_a_donated_handle_cannot_be_used_again(mesh):
     step = mw.partition(lambda x: x + 1, mesh, donate_argnums=0)
     x = mesh.put(np.ones(8, np.float32))
@@ -126,13 +154,49 @@ def test_dropped_handles_are_freed_on_the_workers(cluster, mesh):
     assert not worker._arrays
 
 
-def test_a_function_that_calls_python_is_refused(mesh):
-    def shown(x):
-        jax.debug.print("{}", x.sum())
-        return x
+def printing(x):
+    jax.debug.print("{}", x.sum())
+    return x
 
-    with pytest.raises(ClusterError, match="calls Python"):
-        mw.partition(shown, mesh)(np.ones(8, np.float32))
+
+def calling(x):
+    jax.debug.callback(lambda x: None, x.sum())
+    return x
+
+
+def sending(x):
+    return x + io_callback(lambda x: x, jax.ShapeDtypeStruct((), x.dtype), x.sum())
+
+
+def asking(x):
+    return jax.pure_callback(lambda x: x, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def looping(x):
+    return jax.lax.scan(lambda x, _: (printing(x), None), x, None, length=2)[0]
+
+
+@pytest.mark.parametrize("fn", [printing, calling, sending, asking, looping])
+def test_a_function_that_calls_python_is_refused_with_the_line(mesh, fn):
+    words = r"calls Python \(\w+ at .*test_cluster_step.py:\d+\).*remove the call"
+    with pytest.raises(ClusterError, match=fn.__name__ + " " + words):
+        mw.partition(fn, mesh)(np.ones(8, np.float32))
+    step = mw.partition(lambda state, x: (state + x, x.sum()), mesh)
+    x = jax.ShapeDtypeStruct((8,), np.float32)
+    step.plan(x, x)
+    with pytest.raises(ClusterError, match="init_fn " + words):
+        step.init(lambda: fn(jnp.ones(8)), argnum=0)
+
+
+def test_forbidden_numbers_of_the_client_travel_with_its_programs():
+    jax_mesh = jax.make_mesh((8,), ("data",))
+    x = jax.device_put(np.arange(8.0), NamedSharding(jax_mesh, PartitionSpec("data")))
+    count = jnp.arange(3)
+    require_allowed([x, count, jnp.log(x)], ["nan"], jax_mesh)
+    with pytest.raises(ClusterError, match=r"result 1, float32\[8\], holds inf"):
+        require_allowed([count, jnp.log(x)], ["nan", "inf"], jax_mesh)
+    code = ProgramCode(b"program", (), (), (), "step", ("nan",))
+    assert ProgramCode.from_bytes(code.to_bytes()) == code
 
 
 def test_flatbuffers_that_are_not_installed_are_named(mesh, monkeypatch):

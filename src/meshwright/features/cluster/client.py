@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import jax
@@ -58,8 +59,9 @@ class Slice:
     def put(self, tree: Any) -> Any:
         """Handles to the arrays of a pytree, each of which is sent to the workers once.
 
-        Each device gets its part when the first step reads the array. A leaf that is a
-        handle already stays the same handle. If its array is on another slice, workers
+        Each device gets its part when the first step reads the array. Later writes to an
+        array in this process do not change what was sent. A leaf that is a handle already
+        stays the same handle. If its array is on another slice, workers
         send it to each other when the first step reads it; an array of another session
         goes through this process.
         """
@@ -72,9 +74,10 @@ class Slice:
             if leaf.session is self.session:
                 return leaf
             leaf = leaf.result()
-        value, aval = host_array(leaf)
+        connection = self.session.connection
+        value, aval = host_array(leaf, copy=connection.shares_memory)
         (number,) = self.session.new_numbers(1)
-        stored = self.session.connection.store(value)
+        stored = connection.store(value)
         self.session.submit(Put(number, stored, value.data.nbytes))
         return RemoteArray(self.session, number, aval)
 
@@ -114,7 +117,7 @@ class Slice:
         (number,) = self.session.new_numbers(1)
         program = Define(
             program=number,
-            code=code.to_bytes(),
+            code=replace(code, forbids=forbidden_numbers()).to_bytes(),
             devices=self.devices,
             donated=tuple(donated),
             input_bytes=tuple(input_bytes),
@@ -217,6 +220,12 @@ class Slice:
 
     def __repr__(self) -> str:
         return f"Slice({self.mesh}, devices {self.devices[0]} to {self.devices[-1]})"
+
+
+def forbidden_numbers() -> tuple[str, ...]:
+    """The kinds of numbers that JAX's options in this process forbid in results."""
+    asked = {"nan": jax.config.jax_debug_nans, "inf": jax.config.jax_debug_infs}
+    return tuple(kind for kind, is_asked in asked.items() if is_asked)
 
 
 def _bytes_on_device(aval: Any) -> int:

@@ -9,12 +9,14 @@ import jax
 from meshwright.app.check.report import CheckReport
 from meshwright.app.step.specialized import Specialized
 from meshwright.errors import ClusterError
-from meshwright.features.cluster.client import Slice
+from meshwright.features.cluster.client import Slice, forbidden_numbers
 from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.wire.program_code import ProgramCode
+from meshwright.program.analysis.python_calls import python_calls
+from meshwright.program.capture import capture
 from meshwright.program.capture.arguments import require_arrays
 from meshwright.program.capture.donation import require_separate
-from meshwright.program.ir import num_bytes
+from meshwright.program.ir import Program, num_bytes
 from meshwright.run.compilers.confirm import (
     DeviceStep,
     abstract_mesh,
@@ -84,9 +86,10 @@ class ClusterStep:
         captured = specialized.captured
         require_arrays(captured.paths, leaves)
         require_separate(captured.paths, leaves, captured.donated)
-        program = self._programs.get(specialized)
+        key = specialized, forbidden_numbers()
+        program = self._programs.get(key)
         if program is None:
-            program = self._programs[specialized] = _define(specialized, self._slice)
+            program = self._programs[key] = _define(specialized, self._slice)
         inputs = [self._slice.put(leaf) for leaf in leaves]
         return self._slice.call(program, inputs, captured.out_avals, captured.donated)
 
@@ -110,11 +113,13 @@ class ClusterStep:
         cut = named_shardings(abstract_mesh(step.mesh), flat)
         jitted = jax.jit(initial, out_shardings=cut)
         exported = _exported(
-            lambda: export_jitted(jitted, (), self._slice.platform), "init_fn"
+            lambda: export_jitted(jitted, (), self._slice.platform),
+            lambda: capture(initial, ()).program,
+            "init_fn",
         )
         types = jax.tree_util.tree_leaves(state[0])
         program = self._slice.define(
-            ProgramCode(exported, step.mesh.sizes, (), tuple(flat)),
+            ProgramCode(exported, step.mesh.sizes, (), tuple(flat), "init_fn"),
             output_bytes=[
                 each.dtype.itemsize * math.prod(s.shard_shape(each.shape))
                 for each, s in zip(types, cut, strict=True)
@@ -138,22 +143,36 @@ def _define(step: Specialized, on: Slice) -> int:
     """
     lowered, captured = step.decided.lowered, step.captured
     device_step = DeviceStep(lowered, captured.avals, captured.donated)
-    exported = _exported(lambda: export_step(device_step, on.platform), captured.name)
+    exported = _exported(
+        lambda: export_step(device_step, on.platform),
+        lambda: lowered.program,
+        captured.name,
+    )
+    sizes, name = lowered.mesh.sizes, captured.name
     return on.define(
-        ProgramCode(exported, lowered.mesh.sizes, lowered.inputs, lowered.outputs),
+        ProgramCode(exported, sizes, lowered.inputs, lowered.outputs, name),
         map(num_bytes, lowered.program.inputs),
         map(num_bytes, lowered.program.outputs),
         captured.donated,
     )
 
 
-def _exported(export: Callable[[], bytes], name: str) -> bytes:
-    """The serialized program, with clear errors if it cannot be serialized."""
+def _exported(
+    export: Callable[[], bytes], program: Callable[[], Program], name: str
+) -> bytes:
+    """The serialized program, with clear errors if it cannot be serialized.
+
+    program: returns the program, in which to look for the reason.
+    """
     require_module("flatbuffers", "a step on a cluster", "cluster")
     try:
         return export()
-    except NotImplementedError as error:
+    except (NotImplementedError, ValueError) as error:
+        calls = python_calls(program())
+        if not calls:
+            raise
         raise ClusterError(
-            f"{name} calls Python, such as by io_callback or debug.print, which a worker "
-            f"cannot ({error}); remove the call, or run on the devices of this process"
+            f"{name} calls Python ({calls[0].kind} at {calls[0].source}), which only this "
+            "process has, and no worker; remove the call, return the value and look at it "
+            "here, or run on the devices of this process"
         ) from error

@@ -108,9 +108,11 @@ class RemoteArray:
         return f"RemoteArray({self.dtype}{list(self.shape)}{state})"
 
 
-def host_array(leaf: Any) -> tuple[HostArray, Any]:
+def host_array(leaf: Any, *, copy: bool) -> tuple[HostArray, Any]:
     """An array in this process's memory, with its shape and dtype.
 
+    copy: whether the memory must be another than that of `leaf`, if a caller can write
+        there. A caller cannot write to the memory of a JAX array.
     Raises `ClusterError` if `leaf` is not an array.
     """
     if isinstance(leaf, jax.Array) and is_key(leaf.dtype):
@@ -119,7 +121,8 @@ def host_array(leaf: Any) -> tuple[HostArray, Any]:
         return value, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
     try:
         aval: Any = jax.api_util.shaped_abstractify(leaf)
-        return HostArray(np.asarray(leaf, aval.dtype)), aval
+        copies = copy and not isinstance(leaf, jax.Array)
+        return HostArray(np.array(leaf, aval.dtype, copy=copies or None)), aval
     except TypeError:
         raise ClusterError(
             f"{leaf!r:.60} is a {type(leaf).__name__}; wanted an array of numbers or a "

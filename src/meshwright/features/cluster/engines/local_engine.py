@@ -86,6 +86,7 @@ class ThreadConnection:
 
     address = ""
     owned = True
+    shares_memory = True
 
     def __init__(self, make: Callable[[], Controller]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -100,6 +101,8 @@ class ThreadConnection:
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
         """Call a method of the controller in its thread; returns a future."""
+        if not self._loop.is_running():
+            raise ClusterError("the cluster of this process was closed; make another")
         return self._run(getattr(self._controller, method)(*arguments))
 
     def store(self, value: HostArray) -> HostArray:

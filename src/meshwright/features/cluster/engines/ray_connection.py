@@ -85,6 +85,8 @@ class RayConnection:
     address: address at which other clients find Ray.
     """
 
+    shares_memory = False  # Ray's object store has copies
+
     def __init__(self, actor: Any, owned: bool, started_ray: bool, key: str) -> None:
         self._ray = require_ray()
         self._actor = actor

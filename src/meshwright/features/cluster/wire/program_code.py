@@ -21,6 +21,7 @@ class ProgramCode:
     exported: the serialised `jax.export` of the program over a mesh of these `sizes`.
     inputs, outputs: the shardings of its arguments and results, none partial.
     name: what errors of the program begin with; "" for nothing.
+    forbids: numbers that make a call fail if a result has them: "nan", "inf".
     """
 
     exported: bytes
@@ -28,11 +29,12 @@ class ProgramCode:
     inputs: tuple[Sharding, ...]
     outputs: tuple[Sharding, ...]
     name: str = ""
+    forbids: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The code for a message; `from_bytes` is the inverse."""
         dims = [[s.dims for s in side] for side in (self.inputs, self.outputs)]
-        text = json.dumps([self.sizes, *dims, self.name]).encode()
+        text = json.dumps([self.sizes, *dims, self.name, self.forbids]).encode()
         return len(text).to_bytes(_LENGTH_BYTES) + text + self.exported
 
     @classmethod
@@ -40,13 +42,14 @@ class ProgramCode:
         """The code that a client has sent; `ClusterError` if it is malformed."""
         end = _LENGTH_BYTES + int.from_bytes(code[:_LENGTH_BYTES])
         try:
-            sizes, inputs, outputs, name = json.loads(code[_LENGTH_BYTES:end])
+            sizes, inputs, outputs, name, forbids = json.loads(code[_LENGTH_BYTES:end])
             return cls(
                 code[end:],
                 tuple((str(axis), int(size)) for axis, size in sizes),
                 tuple(map(_sharding, inputs)),
                 tuple(map(_sharding, outputs)),
                 str(name),
+                tuple(each for each in ("nan", "inf") if each in forbids),
             )
         except (TypeError, ValueError) as error:
             raise ClusterError(

@@ -189,8 +189,7 @@ class Worker:
                 self._arrays[key] = on_devices(value, aval)
         given = [present(self._arrays[key]) for key in keys]
         try:
-            executable = program.executable
-            results = executable.run(executable.place(given))
+            results = program.run(given)
         except Exception as error:
             if program.name:
                 raise ClusterError(f"{program.name}: {error_text(error)}") from error

@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.wire.messages import Define
 from meshwright.features.cluster.wire.program_code import ProgramCode
+from meshwright.features.cluster.worker.forbidden_numbers import require_allowed
 from meshwright.machine import Mesh
 from meshwright.program.ir import Sharding
 from meshwright.run.local.devices import find_devices
@@ -88,6 +89,16 @@ class WorkerProgram:
             donate_argnums=tuple(self.donated),
         )
         return Executable(jitted, self._mesh, inputs)
+
+    def run(self, given: Sequence[Any]) -> Sequence[Any]:
+        """The results for arguments on the program's devices.
+
+        Raises `ClusterError` if a result has a number that the program forbids.
+        """
+        executable = self.executable
+        results = executable.run(executable.place(given))
+        require_allowed(results, self._code.forbids, self._mesh)
+        return results
 
 
 class Elsewhere(NamedTuple):

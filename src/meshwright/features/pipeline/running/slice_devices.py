@@ -19,6 +19,7 @@ from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.wire.program_code import ProgramCode
 from meshwright.features.pipeline.running.task_function import TaskLayout, task_function
 from meshwright.features.pipeline.stages.tasks import TaskProgram
+from meshwright.program.analysis.python_calls import python_calls
 from meshwright.program.capture import jax_dtype
 from meshwright.program.ir import Atom, Sharding, Value, num_bytes
 from meshwright.run.compilers.confirm import export_jitted, require_module
@@ -48,7 +49,7 @@ class SliceDevices:
         name: what error messages of the workers call the task.
         Raises `ClusterError` for a task that calls Python.
         """
-        if any("callback" in op.kind for op in task.program.walk()):
+        if python_calls(task.program):
             raise ClusterError(
                 "it calls Python, which only this process has; remove the call, or run on "
                 "the devices of this process"

@@ -16,6 +16,7 @@ from meshwright.features.pipeline.running.task_function import TaskLayout, task_
 from meshwright.features.pipeline.schedules.schedule import TaskKind
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
 from meshwright.features.pipeline.stages.tasks import StageTasks, TaskProgram
+from meshwright.program.analysis.python_calls import python_calls
 from meshwright.program.ir import Atom, Op, Value
 
 if TYPE_CHECKING:
@@ -151,4 +152,4 @@ def first_line(task: TaskProgram) -> str:
 
 def _calls(task: TaskProgram) -> list[Op]:
     """The ops of a task that call Python."""
-    return [op for op in task.program.walk() if "callback" in op.kind]
+    return python_calls(task.program)
