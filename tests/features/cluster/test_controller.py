@@ -7,7 +7,8 @@ import random
 import pytest
 
 from meshwright.errors import ClusterError
-from meshwright.features.cluster.controller.limits import IslandLimits
+from meshwright.features.cluster.controller.limits import MOST_SILENT, IslandLimits
+from meshwright.features.cluster.controller.running_clock import RunningClock
 from meshwright.features.cluster.controller.tenants import Tenant
 from meshwright.features.cluster.wire.messages import (
     Call,
@@ -195,7 +196,7 @@ def get_stuck(gang, clock):
     [
         (die, "worker 1 is gone"),
         (fall_silent, "worker 0 has not answered"),
-        (get_stuck, "nothing has completed for 600 s"),
+        (get_stuck, "nothing has completed for 601 s; waiting.*"),
     ],
 )
 def test_a_lost_gang_is_ended_and_replaced_and_its_arrays_say_so(fault, reason):
@@ -240,11 +241,96 @@ def test_arrays_of_a_client_that_falls_silent_are_freed():
         await until(
             lambda: any(isinstance(i.request, End) for i in engine.gangs[0].received)
         )
-        with pytest.raises(ClusterError, match="session is unknown"):
-            await controller.beat(session)
         await controller.beat(other)
 
     run(scenario, clock=clock)
+
+
+def test_a_client_that_is_heard_again_goes_on_without_its_arrays():
+    clock = Clock()
+    tenants = [Tenant("a", "secret", max_devices=4)]
+
+    async def scenario(controller, engine):
+        session, devices = await with_slice(controller)
+        await submit(controller, session, [define(), Put(1, None, 8)])
+        await fetch_one(controller, session, 0, 1)
+        clock.now_s += 31
+        await until(lambda: session not in controller._sessions.known)
+        other, same = await with_slice(controller)  # its devices are free
+        assert same == devices
+        await controller.close(other)
+        with pytest.raises(ClusterError, match=r"silent for 30 s.*put the state again"):
+            await fetch_one(controller, session, 0, 1)
+        assert (await controller.status(session)).num_losses == 1
+        await submit(controller, session, [Put(2, None, 8), Call(0, (2,), (3,))])
+        assert await fetch_one(controller, session, 0, 3)
+        kinds = [type(i.request) for i in engine.gangs[0].received]
+        assert kinds == [Define, Put, End, End, Define, Put, Call]
+
+    run(scenario, tenants, clock=clock)
+
+
+def test_a_client_that_is_heard_again_is_refused_if_its_devices_are_taken():
+    clock = Clock()
+
+    async def scenario(controller, _):
+        session, _ = await with_slice(controller)
+        clock.now_s += 31
+        await until(lambda: session not in controller._sessions.known)
+        await with_slice(controller)
+        for words in ("after its client was silent.*may have 4 devices", "unknown"):
+            with pytest.raises(ClusterError, match=words):
+                await controller.beat(session)
+
+    run(scenario, [Tenant("a", "secret", max_devices=4)], clock=clock)
+
+
+def test_only_few_silent_sessions_are_kept_and_nothing_waits_for_the_others():
+    clock = Clock()
+
+    async def scenario(controller, _):
+        names = [await controller.open("secret") for _ in range(MOST_SILENT + 1)]
+        waits = asyncio.create_task(fetch_one(controller, names[0], 1, 1))
+        await settle()
+        clock.now_s += 31
+        await until(lambda: not controller._sessions.known)
+        with pytest.raises(ClusterError, match="submission 0 has not arrived"):
+            await waits
+        with pytest.raises(ClusterError, match="unknown"):
+            await controller.beat(names[0])
+        for name in names[1:]:
+            await controller.beat(name)
+
+    run(scenario, clock=clock)
+
+
+def test_a_pause_of_the_controller_is_nobodys_silence():
+    passing = Clock()
+
+    async def scenario(controller, engine):
+        session, _ = await with_slice(controller)
+        await submit(controller, session, [Put(1, None, 8)])
+        gang = engine.gangs[0]
+        gang.stuck = True
+        await submit(controller, session, [Put(2, None, 8)])
+        await until(lambda: len(gang.received) == 2)
+        passing.now_s += 700  # in one step, as if the process had been stopped
+        await asyncio.sleep(1.2)  # all who look have looked
+        gang.stuck = False
+        await controller.beat(session)
+        assert await fetch_one(controller, session, 0, 1)
+        assert len(engine.gangs) == 1
+        events = "\n".join(map(str, await controller.events(session)))
+        assert "stood still for 700 s" in events
+
+    found = []
+    clock = RunningClock(lambda seconds: found[0]._log_pause(seconds), passing)
+
+    async def begin(controller, engine):
+        found.append(controller)
+        await scenario(controller, engine)
+
+    run(begin, clock=clock)
 
 
 def test_a_full_queue_holds_the_client_back():

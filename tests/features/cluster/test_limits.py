@@ -49,6 +49,7 @@ def test_a_client_that_waits_for_no_answer_cannot_fill_the_queue():
 
 def test_a_submission_that_waits_for_room_does_not_count_as_missing(monkeypatch):
     monkeypatch.setattr(tenants, "_ARRIVAL_S", 0.01)
+    monkeypatch.setattr(tenants, "_LOOK_S", 0.01)
 
     async def scenario(controller, engine):
         session, _ = await with_slice(controller)
@@ -66,8 +67,14 @@ def test_a_submission_that_waits_for_room_does_not_count_as_missing(monkeypatch)
         engine.gangs[0].stuck = False
         await asyncio.gather(*begun)
         assert await fetching
+        missing = asyncio.create_task(fetch_one(controller, session, 4, 40))
+        await asyncio.sleep(0.1)
+        assert not missing.done()  # the client stands still, and cannot send it
+        while not missing.done():
+            await controller.beat(session)
+            await asyncio.sleep(0.005)
         with pytest.raises(ClusterError, match="submission 3 has not arrived"):
-            await fetch_one(controller, session, 4, 40)
+            missing.result()
 
     run(scenario, TWO, limits=IslandLimits(ahead_s=0.0))
 

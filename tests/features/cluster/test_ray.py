@@ -6,15 +6,20 @@ import importlib
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import meshwright as mw
+from benchmarks.cluster.processes import descendants
 from meshwright.errors import ClusterError
+from meshwright.features.cluster import client, cluster_step
 from meshwright.features.cluster.controller.gang import GangSize
 from meshwright.features.cluster.controller.tenants import Tenant
 from meshwright.features.cluster.engines.ray_address import is_of_this_machine
@@ -35,21 +40,6 @@ def cluster():
     )
     with mw.cluster("local:4x2", token="its token", tenants=tenants) as found:
         yield found
-
-
-def descendants(pid):
-    """Ids of the processes below one."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # ended meanwhile
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            parents.setdefault(parent, []).append(int(stat.parent.name))
-    found, todo = [], [pid]
-    while todo:
-        children = parents.get(todo.pop(), [])
-        found += children
-        todo += children
-    return found
 
 
 def sockets(pid):
@@ -158,6 +148,71 @@ def test_a_program_over_two_slices_is_exact_and_its_arrays_stay_on_the_workers(
     assert float(total) == wanted.sum()
     np.testing.assert_array_equal(less, wanted - 1)
     np.testing.assert_array_equal(found, (wanted - 1) * 3 - x * 2)
+
+
+def test_later_writes_of_the_caller_change_no_argument_and_no_array(cluster):
+    part = cluster.slice({"data": 4})
+    step = mw.partition(lambda x: x.sum(), part, [mw.data_parallel("data", "x")])
+    x, found, kept = np.zeros((64, 8), np.float32), [], []
+    for i in range(10):
+        x[:] = i
+        found.append(step(x))
+        kept.append(part.put(x))
+    x[:] = 99
+    assert [float(each) for each in found] == [i * x.size for i in range(10)]
+    for i, each in enumerate(kept):
+        np.testing.assert_array_equal(each, i)
+
+
+def test_a_nan_that_the_client_forbids_fails_the_program_on_all_workers(
+    cluster, monkeypatch
+):
+    part = cluster.slice({"data": 8})
+    x = np.arange(8, dtype=np.float32)
+
+    def shift(x, by):
+        return jnp.log(x - by), x.sum()
+
+    step = mw.partition(shift, part, [mw.data_parallel("data", "x")])
+    assert np.isnan(np.asarray(step(x, 3.0)[0])).sum() == 3
+    monkeypatch.setattr(client, "forbidden_numbers", lambda: ("nan",))
+    monkeypatch.setattr(cluster_step, "forbidden_numbers", lambda: ("nan",))
+    log, total = step(x, 3.0)
+    for each in (log, total):
+        with pytest.raises(
+            ClusterError, match=r"shift: result 0, float32\[8\], .* nan"
+        ):
+            each.result()
+    np.testing.assert_array_equal(step(x, -1.0)[0], jnp.log(x + 1))  # and goes on
+
+
+def test_workers_have_the_priority_of_their_client(cluster):
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    for place in cluster.wait_until_ready().places:
+        pid = int(place.rpartition(":")[2])
+        assert os.getpriority(os.PRIO_PROCESS, pid) == own
+
+
+FAILING = """
+import sys
+import meshwright as mw
+part = mw.cluster(sys.argv[1], token="token-a").slice({"data": 8})
+print("has", part.devices, flush=True)
+raise ValueError("the program is wrong")
+"""
+
+
+def test_a_client_that_ends_by_an_exception_frees_its_devices_at_once(cluster):
+    cluster.wait_until_ready()
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING, cluster.address],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "has (0, 1," in ended.stdout, ended.stderr
+    assert "the program is wrong" in ended.stderr
+    assert cluster.status().sessions.get("a", 0) == 0
 
 
 def test_keys_go_from_slice_to_slice_and_so_does_a_failure(cluster):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.cluster.training_kills import measure
+from benchmarks.cluster.training_kills import Disturbance, at_random, measure
 from meshwright.features.train.runners.cluster_runner import ClusterRunner, open_cluster
 from meshwright.features.train.train import train
 from tests.features.train.recipes import losses, recipe, run
@@ -12,12 +12,28 @@ pytest.importorskip("ray")
 pytest.importorskip("orbax.checkpoint")
 
 
-def test_a_worker_and_then_the_client_are_killed_and_all_losses_are_equal(tmp_path):
-    victims = ["worker", "client"]
-    found = measure(steps=40, victims=victims, seed=3, folder=tmp_path)
-    assert [kill["killed"] for kill in found["kills"]] == victims
+def test_processes_are_killed_and_stopped_and_all_losses_are_equal(tmp_path):
+    disturbances = [
+        Disturbance(5, "controller", 35),  # nobody is silent meanwhile
+        Disturbance(12, "worker"),
+        Disturbance(20, "client", 35),  # its arrays are freed
+        Disturbance(28, "worker", 25),  # it is given up
+        Disturbance(34, "client"),
+    ]
+    found = measure(45, disturbances, seed=3, folder=tmp_path)
+    assert [each["victim"] for each in found["disturbances"]] == [
+        each.victim for each in disturbances
+    ]
     assert found["equal"]
     assert 0 < found["goodput"] < 1
+    assert found["longest_without_a_line_s"] < 60
+
+
+@pytest.mark.slow
+def test_thirty_kills_and_ten_pauses_change_no_loss(tmp_path):
+    found = measure(300, at_random(30, 10, 300, 0), seed=0, folder=tmp_path)
+    assert found["equal"]
+    assert found["longest_without_a_line_s"] < 60
 
 
 class ElasticRunner(ClusterRunner):

@@ -4,17 +4,19 @@ Requests are sent in the order of the calls. Ray may deliver them in another, so
 submission has a number.
 """
 
+import atexit
 import collections
 import contextlib
 import itertools
 import threading
-import time
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol
 
 from meshwright.errors import ClusterError
+from meshwright.features.cluster.life_signs import close_at_exit, tend
 from meshwright.features.cluster.wire.messages import Free, HostArray, Request
 
 _MOST_UNANSWERED = 32
@@ -26,19 +28,19 @@ _BATCH = 64
 Fewer requests are sent once all earlier submissions are answered.
 """
 
-_BEAT_S = 2.0
-"""Seconds between two signs of life of a client."""
-
 
 class Connection(Protocol):
     """A client's connection to a controller.
 
     address: address at which other clients find the controller; "" if they cannot.
     owned: whether the controller ends with the connection.
+    shares_memory: whether workers read a stored array in the memory of this process, so
+        that whoever stores it must not write there later.
     """
 
     address: str
     owned: bool
+    shares_memory: bool
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
         """Call a method of the controller; returns a future of its answer.
@@ -81,8 +83,11 @@ class ClientSession:
         self._answered = threading.Event()
         self._sending, self._settling = threading.Lock(), threading.Lock()
         self._closed = threading.Event()
-        own = weakref.ref(self), self._answered
-        threading.Thread(target=_tend, args=own, daemon=True).start()
+        own: weakref.ref[ClientSession] = weakref.ref(self)
+        self._at_exit = partial(close_at_exit, own)
+        atexit.register(self._at_exit)
+        tended = own, connection, self.name, self._answered
+        threading.Thread(target=tend, args=tended, daemon=True).start()
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the controller for this session, and return its answer."""
@@ -162,10 +167,13 @@ class ClientSession:
             numbers.append(self._dropped.popleft())
         return [Free(tuple(numbers))] if numbers else []
 
-    def beat(self) -> None:
-        """Send a sign of life, the waiting requests, and the numbers of freed arrays."""
+    def beat(self) -> Future[Any]:
+        """Send a sign of life, the waiting requests, and the numbers of freed arrays.
+
+        Returns a future of what everybody waits for, "" if nothing takes long.
+        """
         self.flush()
-        self.connection.call("beat", self.name)
+        return self.connection.call("beat", self.name)
 
     @property
     def is_closed(self) -> bool:
@@ -182,28 +190,12 @@ class ClientSession:
         self.ask("shutdown")
         self._closed.set()
 
-    def close(self) -> None:
-        """End the session; its arrays are freed."""
+    def close(self, most_s: float | None = None) -> None:
+        """End the session; its arrays are freed.
+
+        most_s: seconds to wait for that; raises `TimeoutError` if it takes longer.
+        """
+        atexit.unregister(self._at_exit)
         if not self._closed.is_set():
             self._closed.set()
-            self.connection.call("close", self.name).result()
-
-
-def _tend(session: weakref.ref[ClientSession], answered: threading.Event) -> None:
-    """Send signs of life, and waiting requests as soon as the controller has answered.
-
-    Ends when the session is closed or garbage collected, or its connection has ended.
-    """
-    next_beat_s = 0.0
-    while (known := session()) is not None and not known.is_closed:
-        try:
-            if time.monotonic() >= next_beat_s:
-                known.beat()
-                next_beat_s = time.monotonic() + _BEAT_S
-            elif known.is_free:
-                known.flush()
-        except ClusterError:  # whoever calls next is told
-            return
-        del known
-        answered.wait(_BEAT_S)
-        answered.clear()
+            self.connection.call("close", self.name).result(most_s)

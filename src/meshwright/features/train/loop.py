@@ -68,6 +68,7 @@ def run_steps(
         if ends:
             break
     monitor.fetch()
+    runner.commit()
     return done
 
 

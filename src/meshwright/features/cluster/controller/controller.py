@@ -6,7 +6,6 @@ and no JAX: the clients trace, the workers compute.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from meshwright.features.cluster.controller.gang import GangEngine, GangSize
 from meshwright.features.cluster.controller.island import Island
 from meshwright.features.cluster.controller.limits import MOST_ARRAYS, IslandLimits
 from meshwright.features.cluster.controller.requests import IslandClients
+from meshwright.features.cluster.controller.running_clock import RunningClock
 from meshwright.features.cluster.controller.sessions import Sessions
 from meshwright.features.cluster.controller.slices import Slices
 from meshwright.features.cluster.controller.tenants import Session, Status, Tenant
@@ -33,8 +33,10 @@ class Controller:
     """The sessions of all tenants, on one island (one gang of workers).
 
     silence_s: seconds without any message after which a client is taken to be dead; its
-        arrays are then freed.
-    clock: a function that returns seconds from an arbitrary start.
+        arrays are then freed, and its devices are others'. If it is heard again, its
+        session goes on without the arrays.
+    clock: a function that returns seconds from an arbitrary start; by default those for
+        which this process runs, so that its own pause is nobody's silence.
     """
 
     def __init__(
@@ -44,13 +46,13 @@ class Controller:
         tenants: Sequence[Tenant],
         limits: IslandLimits | None = None,
         silence_s: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.log = EventLog()
         self.silence_s = silence_s
-        self._sessions = Sessions(tenants, silence_s, clock)
+        self._clock = clock = clock or RunningClock(self._log_pause)
+        self._sessions = Sessions(tenants, silence_s, clock, self._go_on)
         self._slices = Slices(self._sessions.known)
-        self._clock = clock
         self.island = Island(
             engine,
             size,
@@ -66,7 +68,7 @@ class Controller:
 
     async def start(self) -> None:
         """Start the island; requests may be submitted before its gang is ready."""
-        tasks = self.island.run(), self._end_silent_sessions()
+        tasks = self.island.run(), self._put_silent_aside()
         self._tasks = [asyncio.create_task(task) for task in tasks]
         for task in self._tasks:
             task.add_done_callback(self._log_end)
@@ -77,6 +79,10 @@ class Controller:
         if error is not None:
             text = f"the controller stands still: {type(error).__name__}: {error}"
             self.log.add("failed", text)
+
+    def _log_pause(self, seconds: float) -> None:
+        text = f"the controller stood still for {seconds:.0f} s, which count for nobody"
+        self.log.add("paused", text)
 
     async def stop(self) -> None:
         """End the workers."""
@@ -96,13 +102,17 @@ class Controller:
         """End a session and free its arrays."""
         self._end(self._sessions.require(session), "closed")
 
-    async def beat(self, session: str) -> None:
-        """Record a sign of life of a session's client."""
+    async def beat(self, session: str) -> str:
+        """Record a sign of life of a session's client.
+
+        Returns what everybody waits for if it takes long, such as the start of workers.
+        """
         self._sessions.require(session)
+        return self.island.waits_for
 
     async def status(self, session: str) -> Status:
         """The state of the workers and the tenants."""
-        self._sessions.require(session)
+        owner = self._sessions.require(session)
         counts = self._sessions.counts()
         island = self.island
         gang = None if island.is_lost else island.gang
@@ -110,7 +120,14 @@ class Controller:
         devices = 0 if gang is None else len(gang.processes)
         used_s = island.queue.used_s
         return Status(
-            island.attempt, island.size, places, devices, counts, used_s, island.failure
+            island.attempt,
+            island.size,
+            places,
+            devices,
+            counts,
+            used_s,
+            island.failure,
+            owner.num_losses,
         )
 
     async def events(self, session: str, after: int = 0) -> list[Event]:
@@ -121,16 +138,34 @@ class Controller:
         return self.log.after(after)
 
     def _end(self, session: Session, why: str) -> None:
-        del self._sessions.known[session.name]
+        self._sessions.end(session)
+        self._free_all(session, why)
+
+    def _free_all(self, session: Session, why: str) -> None:
         self.log.add("close", f"a session of {session.tenant.name}: {why}")
         self._admission.queue(session, End())
         self.island.program_times.forget(session.name)
 
-    async def _end_silent_sessions(self) -> None:
+    async def _put_silent_aside(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self.silence_s / 4))
             for session in self._sessions.silent():
-                self._end(session, f"silent for {self.silence_s:.0f} s")
+                why = f"its client was silent for {self.silence_s:.0f} s"
+                self._sessions.put_aside(session)
+                session.lose_arrays(f"{why}, and its arrays were freed")
+                self._free_all(session, why)
+
+    def _go_on(self, session: Session) -> None:
+        """Give a session, whose client is heard again, devices and its programs.
+
+        Raises `ClusterError` if other sessions of its tenant have its devices now.
+        """
+        gang = self.island.gang
+        self._slices.take_back(session, 0 if gang is None else len(gang.processes))
+        self.log.add("open", f"a session of {session.tenant.name} is heard again")
+        if gang is not None:  # the next one gets all programs anyway
+            for define in self._present_programs(session):
+                self._admission.queue(session, define)
 
     # -- slices --------------------------------------------------------------------------
 
@@ -181,6 +216,7 @@ class Controller:
             if number == owner.num_taken:
                 owner.is_held = True
                 await self.island.wait_for_room(name, limit)
+            await owner.is_awake.wait()
             self._sessions.require(session)  # it may have ended meanwhile
             if number < owner.num_taken:
                 raise ClusterError(f"submission {number} was taken already")
@@ -250,19 +286,20 @@ class Controller:
 
     def _on_loss(self, reason: str) -> None:
         """Forget the arrays that were lost with a gang of workers; remember the reason."""
-        why = f"the workers were lost ({reason}); put the state again, or restore it"
         for session in self._sessions.known.values():
-            session.note_gone(session.arrays, why)
-            session.arrays.clear()
+            session.lose_arrays(f"the workers were lost ({reason})")
 
     def _definitions(self) -> Iterator[tuple[str, Define]]:
         """The programs, with their sessions, whose slices have devices in the new gang."""
         gang = self.island.gang
         self._slices.fit(0 if gang is None else len(gang.processes))
         for session in self._sessions.known.values():
-            for define in session.programs.values():
-                if session.present(define.devices) is not None:
-                    yield session.name, define
+            for define in self._present_programs(session):
+                yield session.name, define
+
+    def _present_programs(self, session: Session) -> list[Define]:
+        programs = session.programs.values()
+        return [p for p in programs if session.present(p.devices) is not None]
 
     async def resize(self, session: str, workers: int) -> None:
         """Change the number of workers; arrays are lost, as after a failure.

@@ -22,6 +22,7 @@ from meshwright.features.cluster.controller.requests import (
     QueuedRequest,
     running_name,
 )
+from meshwright.features.cluster.controller.running_clock import within
 from meshwright.features.cluster.wire.messages import (
     End,
     Request,
@@ -234,7 +235,7 @@ class Island:
         while True:
             try:
                 answer = gang.completions(worker, after)
-                completions = await asyncio.wait_for(answer, self.limits.answer_s)
+                completions = await within(answer, self.limits.answer_s, self._clock)
             except TimeoutError:
                 fault = f"has not answered for {self.limits.answer_s:.0f} s"
                 self.lose(f"worker {worker} {fault}{self._running(worker)}")
@@ -277,13 +278,30 @@ class Island:
             await asyncio.sleep(min(1.0, self.limits.stall_s / 4))
             if not self._on_way:
                 self._progress_s = self._clock()
-            elif self._clock() - self._progress_s > self.limits.stall_s:
-                waiting = {w for e in self._on_way.values() for w in e.waiting_for}
-                self.lose(
-                    f"nothing has completed for {self.limits.stall_s:.0f} s; waiting for "
-                    f"workers {sorted(waiting)}{self._running(min(waiting))}"
-                )
+            elif self._stalled_s > self.limits.stall_s:
+                self.lose(self._stalled)
                 return
+
+    @property
+    def _stalled_s(self) -> float:
+        return self._clock() - self._progress_s
+
+    @property
+    def _stalled(self) -> str:
+        waiting = {w for e in self._on_way.values() for w in e.waiting_for}
+        return (
+            f"nothing has completed for {self._stalled_s:.0f} s; waiting for workers "
+            f"{sorted(waiting)}{self._running(min(waiting))}"
+        )
+
+    @property
+    def waits_for(self) -> str:
+        """What all clients wait for, if it takes long; "" if nothing does."""
+        if self.is_lost:
+            why = f", after {self._reasons[-1]}" if self._reasons else ""
+            return f"{self.size} are being started, attempt {self.attempt}{why}"
+        is_long = self._on_way and self._stalled_s > self.limits.told_s
+        return self._stalled if is_long else ""
 
     def _running(self, worker: int) -> str:
         """What a worker was running, as the end of a sentence; "" if nothing named."""

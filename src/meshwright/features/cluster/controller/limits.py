@@ -19,6 +19,9 @@ MOST_WAITING = 1_000
 MOST_SESSIONS = 1_000
 """Largest number of open sessions of one tenant."""
 
+MOST_SILENT = 8
+"""Largest number of a tenant's sessions that are kept although their client is silent."""
+
 MOST_PROGRAMS = 10_000
 """Largest number of programs of one session."""
 
@@ -41,6 +44,7 @@ class IslandLimits:
         are expected to take less than `ahead_s` seconds.
     answer_s: seconds within which a worker must answer.
     stall_s: seconds within which some instruction that is on its way must complete.
+    told_s: seconds without any completed instruction after which clients are told so.
     retry_s: seconds between a failed start of a gang and the next try.
     tries: number of failed starts in a row after which waiting clients get the reason.
     """
@@ -50,5 +54,6 @@ class IslandLimits:
     most: int = 256
     answer_s: float = 20.0
     stall_s: float = 600.0
+    told_s: float = 45.0
     retry_s: float = 1.0
     tries: int = 3

@@ -4,7 +4,7 @@ A slice may move to other devices when workers are replaced or their number chan
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from meshwright.errors import ClusterError
@@ -42,8 +42,19 @@ class Slices:
         A slice keeps the devices that it was given at first if they still exist. Otherwise
         it gets as many others. A slice larger than the gang has none until the gang grows.
         """
+        self._fit(tuple(self._sessions.values()), total)
+
+    def take_back(self, owner: Session, total: int) -> None:
+        """Assign devices of `total` to the slices of a session that had none for a while.
+
+        Raises `ClusterError` if other sessions of its tenant have taken too many.
+        """
+        self._require_devices(owner, sum(map(len, owner.slices.values())))
+        self._fit((owner,), total)
+
+    def _fit(self, sessions: Sequence[Session], total: int) -> None:
         homeless: list[tuple[Session, tuple[int, ...]]] = []
-        for each in self._sessions.values():
+        for each in sessions:
             homes = dict.fromkeys(each.slices.values())
             each.moved = {home: None for home in homes if max(home) >= total}
             homeless += [(each, home) for home in each.moved if len(home) <= total]

@@ -1,6 +1,7 @@
 """Tenants, their sessions, and the arrays and slices that a session has on a cluster."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from os.path import normpath
@@ -12,7 +13,14 @@ from meshwright.features.cluster.controller.limits import MOST_EARLY, MOST_REASO
 from meshwright.features.cluster.wire.messages import Define
 
 _ARRIVAL_S = 120
-"""Seconds that a submission waits for an earlier one that has not arrived."""
+"""Seconds that a submission waits for an earlier one that has not arrived.
+
+They are those between two signs of life of the client, since a client that stands still
+cannot send anything.
+"""
+
+_LOOK_S = 1.0
+"""Seconds between two looks at whether a client still gives signs of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,10 @@ class Session:
     gone: reasons why arrays that the client may still name no longer exist, by number.
     num_taken: number of submissions processed in their order; later ones may arrive early.
     is_held: whether the next submission has arrived and waits for room in the queue.
+    is_awake: set while the client gives signs of life. A session whose client is silent
+        has no arrays and no devices, and its submissions wait.
+    is_ended: whether the session has ended, so that nothing may wait for it.
+    num_losses: number of times that the session has lost its arrays.
     """
 
     name: str
@@ -87,6 +99,9 @@ class Session:
     num_taken: int = 0
     is_held: bool = False
     one_taken: asyncio.Condition = field(default_factory=asyncio.Condition)
+    is_awake: asyncio.Event = field(default_factory=asyncio.Event)
+    is_ended: bool = False
+    num_losses: int = 0
 
     def present(self, devices: tuple[int, ...]) -> tuple[int, ...] | None:
         """The present positions of a slice, given its first ones; `None` if it has none."""
@@ -98,6 +113,12 @@ class Session:
         if len(self.gone) > MOST_REASONS:
             self.gone = dict(list(self.gone.items())[-MOST_REASONS // 2 :])
 
+    def lose_arrays(self, why: str) -> None:
+        """Forget all arrays, and remember why they no longer exist."""
+        self.note_gone(self.arrays, f"{why}; put the state again, or restore it")
+        self.arrays.clear()
+        self.num_losses += 1
+
     async def take(self) -> None:
         """Record that the next submission has been processed; waiting calls go on."""
         self.num_taken += 1
@@ -107,21 +128,23 @@ class Session:
     async def wait_for_submissions(self, count: int) -> None:
         """Wait until the first `count` submissions have been processed.
 
-        Raises `ClusterError` if one of them does not arrive, or `count` is not a number.
+        Raises `ClusterError` if one of them does not arrive although the client gives
+        signs of life, or if `count` is not a number.
         """
         known = self.num_taken
         if type(count) is not int or not 0 <= count <= known + MOST_EARLY:
             raise ClusterError(f"submission {count!r}; wanted one after {known}")
+        before, since_s = self.num_taken, self.seen_s
         while self.num_taken < count:
-            before = self.num_taken
-            try:
-                async with asyncio.timeout(_ARRIVAL_S), self.one_taken:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S), self.one_taken:
                     await self.one_taken.wait_for(lambda: self.num_taken >= count)
-            except TimeoutError:
-                if self.num_taken == before and not self.is_held:
-                    raise ClusterError(
-                        f"submission {before} has not arrived in {_ARRIVAL_S} s"
-                    ) from None
+            if self.num_taken > before or self.is_held:
+                before, since_s = self.num_taken, self.seen_s
+            elif self.is_ended or self.seen_s - since_s > _ARRIVAL_S:
+                raise ClusterError(
+                    f"submission {before} has not arrived in {_ARRIVAL_S} s"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +156,7 @@ class Status:
     used_s: seconds that each tenant has used, divided by its weight.
     failure: the reason why workers have failed to start several times; "" if they run,
         or are still being tried.
+    num_losses: number of times that the session that asks has lost its arrays.
     """
 
     attempt: int
@@ -142,6 +166,7 @@ class Status:
     sessions: Mapping[str, int]
     used_s: Mapping[str, float]
     failure: str = ""
+    num_losses: int = 0
 
     def __str__(self) -> str:
         state = "ready" if self.places else "starting"

@@ -22,6 +22,7 @@ from meshwright.features.checkpoint.tasks import (
     structure_of,
 )
 from meshwright.features.cluster.client import Cluster, Slice
+from meshwright.features.cluster.life_signs import tell
 from meshwright.features.cluster.remote_array import RemoteArray
 from meshwright.features.cluster.start import TOKEN, Workers, cluster
 from meshwright.features.train.data.batches import Batches
@@ -59,13 +60,13 @@ class ClusterRunner:
         self._folder = folder.absolute()
         self._retention = part.retention
         self._slice: Slice | None = None
-        self._attempt = 0
+        self._attempt = self._losses = 0
         self._saved: RemoteArray | None = None
         self._last_event = 0
 
     def wait_for_devices(self) -> int:
         ready = self._cluster.wait_until_ready()
-        self._attempt = ready.attempt
+        self._attempt, self._losses = ready.attempt, ready.num_losses
         return ready.devices
 
     def place(self, mesh: Mesh) -> Slice:
@@ -145,20 +146,31 @@ class ClusterRunner:
 
     def recover(self) -> bool:
         status = self._cluster.status()
-        is_lost = status.attempt != self._attempt or not status.places
+        known = self._attempt, self._losses
+        now = status.attempt, status.num_losses
+        is_lost = now != known or not status.places
         if is_lost:
+            tell(
+                "the state on the workers is lost; the run waits for workers, and goes on "
+                "from its last checkpoint"
+            )
             self._saved = None
             self._cluster.skip_refused()
             self.wait_for_devices()
             self._write_events()
         return is_lost
 
+    def commit(self) -> None:
+        if self._saved is not None:
+            self._task(COMMIT, {})[-1].result()
+            self._saved = None
+
     def close(self) -> None:
-        with ExitStack() as ends:
+        # What has failed by now has told why, and what is committed needs no cluster.
+        with suppress(ClusterError), ExitStack() as ends:
             ends.callback(self._cluster.close)
             ends.callback(self._write_events)
-            if self._slice is not None:
-                self._task(COMMIT, {})[-1].result()
+            self.commit()
 
     # -- inside --------------------------------------------------------------------------
 

@@ -120,6 +120,10 @@ class LocalRunner:
         """
         return False
 
+    def commit(self) -> None:
+        """Wait until all checkpoints are complete."""
+        self._checkpoints.wait()
+
     def close(self) -> None:
         """Wait until all checkpoints are complete, and release the resources."""
         self._checkpoints.close()
