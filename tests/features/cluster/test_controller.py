@@ -22,6 +22,7 @@ from tests.features.cluster.fake_controller import (
     ALL,
     Clock,
     define,
+    devices_of,
     fetch_one,
     run,
     sent,
@@ -331,6 +332,30 @@ def test_a_pause_of_the_controller_is_nobodys_silence():
         await scenario(controller, engine)
 
     run(begin, clock=clock)
+
+
+def test_a_sign_of_life_is_answered_with_what_everybody_waits_for():
+    clock = Clock()
+
+    async def scenario(controller, engine):
+        session, _ = await with_slice(controller)
+        assert await controller.beat(session) == ""
+        gang, engine.gate = engine.gangs[0], asyncio.Event()
+        gang.stuck = True
+        await submit(controller, session, [Put(1, None, 8)])
+        await until(lambda: gang.received)
+        clock.now_s += 31
+        words = "nothing has completed for 31 s; waiting for workers [0, 1]"
+        assert await controller.beat(session) == words
+        gang.dead = {1}
+        await until(lambda: engine.num_starts == 2)
+        assert "being started, attempt 2" in await controller.beat(session)
+        engine.gate.set()
+        await until(lambda: len(engine.gangs) == 2)
+        await devices_of(controller, session, 4)
+        assert await controller.beat(session) == ""
+
+    run(scenario, clock=clock, silence_s=1e6)
 
 
 def test_a_full_queue_holds_the_client_back():

@@ -54,6 +54,6 @@ class IslandLimits:
     most: int = 256
     answer_s: float = 20.0
     stall_s: float = 600.0
-    told_s: float = 45.0
+    told_s: float = 30.0
     retry_s: float = 1.0
     tries: int = 3

@@ -40,6 +40,7 @@ less than this.
 
 def open_cluster(part: ClusterPart) -> Cluster:
     """The cluster that a recipe's table [cluster] describes."""
+    tell(f"connecting to the cluster {part.address}")  # Ray may take long to start
     workers = Workers(part.workers, part.devices, part.platform, part.resources)
     return cluster(part.address, token=os.environ.get(TOKEN, ""), workers=workers)
 
