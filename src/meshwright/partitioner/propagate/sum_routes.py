@@ -107,6 +107,8 @@ class SumRoutes:
         if node.op is None:
             return None
         places = {p for p, n in enumerate(self.numbers(node.op)) if n == value}
+        if not places:  # a node of several ops, whose first does not read the value
+            return None
         return next((g for g in linear_sets(node) if places <= g), None)
 
     # -- delayed --------------------------------------------------------------------
