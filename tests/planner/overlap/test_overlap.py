@@ -191,9 +191,9 @@ def test_a_loop_with_which_the_step_is_slower_is_refused(monkeypatch):
     """The step is faster only without the first of the loops."""
     first: list[int] = []
 
-    def mark(state, nodes, axes, machine):
-        first.append(nodes[0])
-        return mark_faster(state, nodes, axes, machine)
+    def mark(state, groups, axes, machine):
+        first.append(groups[0][0])
+        return mark_faster(state, groups, axes, machine)
 
     def steps_s(state, machine):
         marked = {node for node, _ in state.overlapped}
@@ -208,6 +208,36 @@ def test_a_loop_with_which_the_step_is_slower_is_refused(monkeypatch):
     assert len(told) == 1
     assert "takes 1000 ms without this loop, and 1490 ms with it" in told[0]
     assert plan.counts["permute"]
+
+
+@pytest.mark.parametrize("rows", [4096, 512])
+def test_loops_of_equal_layers_are_decided_together(monkeypatch, rows):
+    """More layers need no more simulated steps, with loops that save time or do not."""
+    simulated: list[int] = []
+
+    def counted(*args, **options):
+        simulated.append(1)
+        return step_times(*args, **options)
+
+    def loss(weights, x):
+        for up, down in weights:
+            x = x + jax.nn.relu(x @ up) @ down
+        return jnp.mean(x**2)
+
+    def num_simulated(layers):
+        shape = jax.ShapeDtypeStruct
+        up, down = shape((1024, 4096), jnp.float32), shape((4096, 1024), jnp.float32)
+        tactics = [mw.data_parallel("data", "x"), mw.fsdp("data")]
+        tactics.append(mw.overlap("data", machine="tpu-v5e"))
+        simulated.clear()
+        step = mw.partition(jax.grad(loss), {"data": 8}, tactics)
+        step.plan([(up, down)] * layers, shape((rows, 1024), jnp.float32))
+        return len(simulated)
+
+    step_times = step_times_module.step_times
+    for module in (overlap_module, step_times_module):
+        monkeypatch.setattr(module, "step_times", counted)
+    assert 0 < num_simulated(5) == num_simulated(3)
 
 
 def test_a_gather_of_zero_3_runs_beside_the_layer_before():

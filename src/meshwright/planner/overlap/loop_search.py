@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.machine import Machine
-from meshwright.partitioner.lower import Gather, ProductLoop
+from meshwright.partitioner.lower import Gather
 from meshwright.partitioner.propagate import State
 from meshwright.partitioner.tactics import Workspace
 from meshwright.planner.overlap.overlap import Overlap, overlap
 from meshwright.planner.overlap.possible_loops import (
     Loops,
+    equal_layers,
     loops_by_node,
     names_of,
     refused_by_rule,
@@ -64,22 +65,10 @@ class LoopSearch:
         passed = [number for number in loops if number not in refused]
         tried = iter([passed] if passed and self.has_time() else [])
         chosen = mark_saving(state, tried, axes, self._step_times)
-        groups: dict[object, list[int]] = {}
-        for number in loops:
-            if number not in chosen:
-                groups.setdefault(_shapes(loops[number]), []).append(number)
-        rest = (nodes for nodes in groups.values() if self.has_time())
+        left = [number for number in loops if number not in chosen]
+        rest = (nodes for nodes in equal_layers(loops, left) if self.has_time())
         return [*chosen, *mark_saving(state, rest, axes, self._step_times)]
 
     def _step_times(self, state: State) -> StepTimes:
         self.count()
         return step_times(state, self.machine, _GATHERS)
-
-
-def _shapes(loops: Sequence[ProductLoop]) -> tuple[str, ...]:
-    """What loops of equal layers have in common: kinds and result types of their ops."""
-    return tuple(
-        f"{op.kind} {op.results[0]}"
-        for loop in loops
-        for op in (loop.collective, *loop.products)
-    )

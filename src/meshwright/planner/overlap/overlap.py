@@ -19,6 +19,7 @@ from meshwright.partitioner.structure.workspace import Refusal
 from meshwright.partitioner.tactics import TacticKind, Workspace, as_code
 from meshwright.planner.overlap.gathers_ahead import gathers_ahead, mark_ahead
 from meshwright.planner.overlap.possible_loops import (
+    equal_layers,
     loops_by_node,
     named_nodes,
     refused_by_rule,
@@ -132,10 +133,11 @@ class Overlap:
             return dict.fromkeys(loops, why)
         refused = refused_by_rule(loops, mesh, machine)
         worthwhile = [number for number in loops if number not in refused]
-        slower = mark_faster(work.state, worthwhile, axes, machine)
-        alone = [(number,) for number in refused]
+        groups = equal_layers(loops, worthwhile)
+        slower = mark_faster(work.state, groups, axes, machine)
+        rest = equal_layers(loops, refused)
         times_of = partial(step_times, machine=machine)
-        for number in mark_saving(work.state, alone, axes, times_of):
+        for number in mark_saving(work.state, rest, axes, times_of):
             del refused[number]
         return refused | slower
 

@@ -46,6 +46,23 @@ def loops_by_node(
     return found
 
 
+def equal_layers(loops: Loops, nodes: Iterable[int]) -> list[list[int]]:
+    """The nodes in groups whose loops have ops of the same kinds and result types.
+
+    Loops of equal layers are decided together: each decision simulates the whole step, so
+    that deciding them one by one takes time that grows with the square of the layers.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number in nodes:
+        shapes = tuple(
+            f"{op.kind} {op.results[0]}"
+            for loop in loops[number]
+            for op in (loop.collective, *loop.products)
+        )
+        groups.setdefault(shapes, []).append(number)
+    return list(groups.values())
+
+
 def why_too_many_parts(mesh: Mesh, axes: tuple[str, ...]) -> str:
     """The reason why no loop along these axes is worth a simulation; "" if one may be."""
     count = mesh.size(axes)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from meshwright.machine import Machine
 from meshwright.partitioner.lower import Gather, lower
@@ -66,25 +67,29 @@ def mark_loops(state: State, nodes: Iterable[int], axes: tuple[str, ...]) -> Non
 
 
 def mark_faster(
-    state: State, nodes: Sequence[int], axes: tuple[str, ...], machine: Machine
+    state: State,
+    groups: Sequence[Sequence[int]],
+    axes: tuple[str, ...],
+    machine: Machine,
 ) -> dict[int, str]:
     """Mark the loops that do not make the simulated step slower.
 
     The step counts with either way to gather, since a plan may use either. A collective
     that runs beside other work already has less to gain than the rule for one loop says.
-    If all loops together make a step slower, each is decided by itself, in order.
+    If all loops together make a step slower, each group is decided by itself, in order.
     Returns the reasons against the loops that are not marked, by node.
     """
-    refused: dict[int, str] = {}
-    groups = [nodes, *((number,) for number in nodes)] if nodes else []
-    tried = _try_loops(
-        state, groups, axes, partial(step_times, machine=machine), _is_none_slower
-    )
-    for group, is_kept, before, after in tried:
-        if is_kept and group is nodes:
+    times_of = partial(step_times, machine=machine)
+    together = [list(chain(*groups))] if groups else []
+    for _, is_kept, _, _ in _try_loops(state, together, axes, times_of, _is_none_slower):
+        if is_kept:
             return {}
-        if not is_kept and group is not nodes:
-            refused[group[0]] = _why_slower(before, after)
+    refused: dict[int, str] = {}
+    for group, is_kept, before, after in _try_loops(
+        state, groups, axes, times_of, _is_none_slower
+    ):
+        if not is_kept:
+            refused |= dict.fromkeys(group, _why_slower(before, after))
     return refused
 
 
