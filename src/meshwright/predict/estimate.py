@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from meshwright.machine import Machine, Mesh
+from meshwright.machine import Chip, Machine, Mesh
 from meshwright.machine.placement import Placement, place_mesh, require_size
 from meshwright.partitioner.lower import Lowered
 from meshwright.predict.compilers.model.compilation import (
@@ -19,11 +19,16 @@ from meshwright.predict.compilers.model.compilation import (
 from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
 from meshwright.predict.compilers.targets import compiler_of
+from meshwright.predict.compilers.xla.memory_space_assignment import (
+    COPIES_PER_GAP,
+    PALLAS,
+)
 from meshwright.predict.links.best_placement import best_placement
 from meshwright.predict.links.random_pauses import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import Heap, heap_of, memory_of
 from meshwright.predict.memory.layout_compression import compressed
 from meshwright.predict.memory.memory_curve import MemoryCurve
+from meshwright.predict.simulate.gaps import values_with_gaps
 from meshwright.predict.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -116,7 +121,7 @@ def estimate(
     timeline, waiting, placement = _fastest(
         compilation, tried if placement is None else (placement,)
     )
-    layouts = compilation.layouts_on(machine.chip.room_bytes)
+    layouts = _layouts_on(machine.chip, compilation, timeline)
     unaliased = unaliased_results(captured, program, aliases)
     measure = partial(memory_of, compilation, aliases, unaliased=unaliased)
     memory, usable = measure(layouts), machine.chip.usable_bytes
@@ -139,6 +144,19 @@ def estimate(
         donated=donated,
         placement=placement,
     )
+
+
+def _layouts_on(chip: Chip, compilation: Compilation, timeline: Timeline) -> Layouts:
+    """The layouts with values in scratch memory if none of them waits there for long.
+
+    Beside Pallas kernels, whose operands are prefetched whole, less of it is left.
+    """
+    if not compilation.on_chip:
+        return compilation.layouts
+    longest_s = COPIES_PER_GAP * chip.room_bytes / chip.hbm_bytes_per_s
+    has_kernels = any(op.kind == PALLAS for op in compilation.program.walk())
+    room = chip.lasting_bytes if has_kernels else chip.room_bytes
+    return compilation.layouts_on(room, values_with_gaps(timeline, longest_s))
 
 
 @paused_collector()

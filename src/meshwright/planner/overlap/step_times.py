@@ -81,7 +81,9 @@ def mark_faster(
     """
     times_of = partial(step_times, machine=machine)
     together = [list(chain(*groups))] if groups else []
-    for _, is_kept, _, _ in _try_loops(state, together, axes, times_of, _is_none_slower):
+    for _, is_kept, _, _ in _try_loops(
+        state, together, axes, times_of, _is_none_slower
+    ):
         if is_kept:
             return {}
     refused: dict[int, str] = {}

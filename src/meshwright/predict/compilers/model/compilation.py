@@ -6,7 +6,7 @@ A pass takes a `Compilation` and returns a new one; it changes nothing in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
@@ -16,7 +16,7 @@ from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.predict.compilers.model.kernels import KernelSequence, OnChipCandidates
 from meshwright.predict.compilers.model.policies import BufferPolicy, FusionPolicy
 from meshwright.predict.compilers.model.tiled_layouts import Layouts
-from meshwright.program.ir import Op, Program
+from meshwright.program.ir import Op, Program, Value
 
 
 class Stage(Enum):
@@ -163,9 +163,14 @@ class Compilation:
                 compilation = each.run(compilation)
         return compilation
 
-    def layouts_on(self, scratch_bytes: float) -> Layouts:
-        """The layouts with values placed in a scratch memory of the given size."""
-        placed = (each.fitting(scratch_bytes) for each in self.on_chip)
+    def layouts_on(
+        self, scratch_bytes: float, excluded: Collection[Value] = ()
+    ) -> Layouts:
+        """The layouts with values placed in a scratch memory of the given size.
+
+        excluded: values that stay in main memory.
+        """
+        placed = (each.fitting(scratch_bytes, excluded) for each in self.on_chip)
         return replace(self.layouts, on_chip=frozenset(chain.from_iterable(placed)))
 
 

@@ -58,16 +58,19 @@ class OnChipCandidates:
     ranges: tuple[OnChipRange, ...]
     num_fusions: int
 
-    def fitting(self, scratch_bytes: float) -> frozenset[Value]:
+    def fitting(
+        self, scratch_bytes: float, excluded: Collection[Value] = ()
+    ) -> frozenset[Value]:
         """The candidates that are placed in a scratch memory of the given size.
 
+        excluded: candidates that are not placed.
         Values are taken greedily, from the shortest live range. A value is placed if it
         fits next to the values placed before it throughout its live range.
         """
         used = np.zeros(self.num_fusions, np.int64)
         kept: list[Value] = []
         for value, start, end, size in self.ranges:
-            if size > scratch_bytes:
+            if size > scratch_bytes or value in excluded:
                 continue
             meanwhile = used[start : end + 1]
             if meanwhile.max() + size <= scratch_bytes:
