@@ -46,7 +46,9 @@ def test_a_model_without_inputs_is_refused():
     ("found", "wanted", "error"),
     [
         ([1.0, 2.0], [1.0, 2.0], 0.0),
-        ([0.5], [0.25], 0.25),
+        ([0.5], [0.25], 1.0),
+        ([1e-9], [1.1e-9], 1 / 11),
+        ([0.25], [0.0], 0.25),
         ([110.0], [100.0], 0.1),
         ([np.nan], [np.nan], 0.0),
         ([np.nan], [1.0], np.inf),
@@ -54,7 +56,7 @@ def test_a_model_without_inputs_is_refused():
         ([[1.0]], [1.0], np.inf),
     ],
 )
-def test_errors_are_relative_to_the_largest_value_or_to_one(found, wanted, error):
+def test_errors_are_relative_to_the_largest_value_however_small(found, wanted, error):
     assert largest_error(np.array(found), np.array(wanted)) == pytest.approx(error)
 
 
@@ -127,6 +129,11 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_traced(tmp_path)
         deploy(to="onnx", quantize="int4")
     with pytest.raises(DeployError, match="iree-cpu has no int8 form"):
         deploy(to="iree-cpu", quantize="int8")
+    with pytest.raises(DeployError, match="calibration is empty; wanted about ten"):
+        deploy(to="onnx", quantize="int8", calibration=[])
+    symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 8"), np.float32)
+    with pytest.raises(DeployError, match=r"has the shape \(b, 8\); a deployed model"):
+        mw.deploy(jnp.sin, (symbolic,), to="onnx", out=tmp_path / "a")
     with pytest.raises(DeployError, match="calibration is for quantize='int8'"):
         deploy(to="onnx", calibration=[{"x": programs.MLP[1]}])
     with pytest.raises(DeployError, match="values of black and white"):

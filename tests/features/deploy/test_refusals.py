@@ -16,20 +16,8 @@ def noisy(key, x):
     return x + jax.random.normal(key, x.shape)
 
 
-def complicated(x):
+def prime_spectrum(x):
     return jnp.abs(jnp.fft.fft(x))
-
-
-def two_keys(x, y):
-    return jax.lax.sort((x, y), num_keys=2)
-
-
-def dilated(x):
-    return jax.lax.cummax(x)
-
-
-def spectrum(image):
-    return jnp.abs(jnp.fft.fft(image[..., 0]))[:, :, 0]
 
 
 X = np.linspace(0, 1, 8, dtype=np.float32)
@@ -39,14 +27,9 @@ X = np.linspace(0, 1, 8, dtype=np.float32)
     ("fn", "args", "target", "kind"),
     [
         (noisy, (jax.random.key(0), X), "onnx", "random"),
-        (complicated, (X,), "onnx", "fft"),
-        (two_keys, (X, X), "onnx", "sort"),
-        (dilated, (X,), "onnx", "cummax"),
-        (two_keys, (X, X), "litert", "sort"),
-        (spectrum, (np.zeros((1, 8, 8, 3), np.float32),), "web", "fft"),
-        (programs.scattered_parts, programs.SCATTERS, "iree-cpu", "scatter"),
-        (programs.scattered_parts, programs.SCATTERS, "iree-vulkan", "scatter"),
-        (programs.scattered_parts, programs.SCATTERS, "wasm", "scatter"),
+        (noisy, (jax.random.key(0), X), "litert", "random"),
+        (prime_spectrum, (np.zeros(4099, np.float32),), "iree-cpu", "fft"),
+        (prime_spectrum, (np.zeros(4099, np.float32),), "onnx", "fft"),
     ],
 )
 def test_an_op_without_a_form_is_named_with_its_line(fn, args, target, kind, tmp_path):
@@ -54,16 +37,6 @@ def test_an_op_without_a_form_is_named_with_its_line(fn, args, target, kind, tmp
     with pytest.raises(DeployError, match=line):
         mw.deploy(fn, args, to=target, out=tmp_path / "out")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_dtype_without_a_form_is_named(tmp_path):
-    def turn(x):
-        return jnp.abs(x * 1j)
-
-    with pytest.raises(
-        DeployError, match=r"test_refusals\.py:\d+: there is no type complex64"
-    ):
-        mw.deploy(turn, (X,), to="onnx", out=tmp_path / "out")
 
 
 @pytest.mark.parametrize("target", ["litert", "onnx", "wasm"])
@@ -89,16 +62,6 @@ def test_labels_of_another_number_of_classes_are_refused(tmp_path):
             mw.deploy(
                 classify, args, to=target, out=tmp_path / "out", labels=["cat", "dog"]
             )
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_op_that_the_runtime_has_no_kernel_for_is_named(tmp_path):
-    def larger(x, y):
-        return jnp.maximum(x, y)
-
-    small = np.arange(4, dtype=np.int16)
-    with pytest.raises(DeployError, match=r"`max` of i16\[4\].*test_refusals\.py:\d+"):
-        mw.deploy(larger, (small, small), to="onnx", out=tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 

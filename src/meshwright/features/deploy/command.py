@@ -48,7 +48,7 @@ def deploy_command(  # noqa: PLR0913  the options of a command
         out=out,
         weights=None if weights is None else weights.split(","),
         quantize=quantize,
-        calibration=() if calibration is None else _examples(calibration),
+        calibration=None if calibration is None else _examples(calibration),
         labels=() if labels is None else _lines(labels),
         seed=seed,
     )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from meshwright.app.check.sample import sample_arguments
 from meshwright.app.output.notices import warn
 from meshwright.app.output.progress import show_progress
@@ -27,7 +29,7 @@ def deploy(  # noqa: PLR0913  the options of a target
     stage: str = "",
     weights: Collection[str] | None = None,
     quantize: str = "",
-    calibration: Sequence[Mapping[str, Any]] = (),
+    calibration: Sequence[Mapping[str, Any]] | None = None,
     labels: Sequence[str] = (),
     pixels: tuple[float, float] = (-1.0, 1.0),
     seed: int = 0,
@@ -51,7 +53,8 @@ def deploy(  # noqa: PLR0913  the options of a target
     labels, pixels: only for image models, for the page of "web": names of the classes, and
         the input values of black and white pixels.
     Raises `DeployError` with source lines if the target cannot express the program, or if
-    a result differs from JAX's by more than 1e-4 of its largest value.
+    a result differs from JAX's by more than 1e-4 of its largest value (8 rounding steps
+    of the dtype if the program has float16 or bfloat16).
     """
     from meshwright.features.deploy.folder import checked_folder
     from meshwright.features.deploy.source.deploy_options import DeployOptions
@@ -70,7 +73,7 @@ def deploy(  # noqa: PLR0913  the options of a target
         return deploy_model(model, target, folder, options)
 
 
-def _warn_without_examples(quantize: str, calibration: Sequence[Any]) -> None:
+def _warn_without_examples(quantize: str, calibration: Sequence[Any] | None) -> None:
     """Warn if int8 ranges and their error come from the same example arguments."""
     if quantize and not calibration:
         warn(
@@ -107,7 +110,19 @@ def _model_of(
             f"the arguments are one {type(args).__name__}; wanted a tuple of them, as in "
             "mw.deploy(fn, (params, x), ...)"
         )
+    _require_numbers(args)
     return read_model(fn, sample_arguments(fn, args, seed), weights)
+
+
+def _require_numbers(args: Sequence[Any]) -> None:
+    """Raise `DeployError` for shapes with symbols; deployed models have fixed shapes."""
+    for leaf in jax.tree.leaves(tuple(args)):
+        shape = getattr(leaf, "shape", ())
+        if not all(isinstance(n, int) for n in shape):
+            raise DeployError(
+                f"an argument has the shape {shape}; a deployed model takes fixed shapes: "
+                "give numbers, and deploy again for another batch"
+            )
 
 
 def _stage_model(

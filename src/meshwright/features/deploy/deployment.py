@@ -24,11 +24,13 @@ class Deployment:
         first.
     inputs, outputs: each as `name: dtype[shape]`. weight_bytes: bytes of the original
         weights.
-    error: largest difference from JAX, relative to the largest magnitude of each output
-        or 1; `None` if this machine could not run the model, and then `note` says why.
+    error: largest difference from JAX, relative to the largest magnitude of each output;
+        `None` if this machine could not run the model, and then `note` says why.
     latency_s, jax_s: median seconds of a call of the model on this machine, and of the
         jitted original on this CPU, measured in turn.
     quantized: "" or "int8".
+    differences: ops whose results differ from JAX's for some values, such as NaN, each
+        with its source line.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Deployment:
     jax_s: float | None
     quantized: str = ""
     note: str = ""
+    differences: tuple[str, ...] = ()
 
     @property
     def num_bytes(self) -> int:
@@ -90,6 +93,8 @@ def _lines(found: Deployment) -> Iterator[str]:
         )
     if found.note:
         yield f"  note     {found.note}"
+    for each in found.differences:
+        yield f"  differs  {each}"
 
 
 def _some(texts: tuple[str, ...] | list[str]) -> str:

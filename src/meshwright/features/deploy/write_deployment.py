@@ -7,7 +7,7 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,21 @@ from numpy.typing import NDArray
 from meshwright.errors import DeployError
 from meshwright.features.deploy.deployment import Deployment
 from meshwright.features.deploy.folder import ABOUT_FILE, files_of, staged
+from meshwright.features.deploy.legal.wide_floats import narrow_floats, widen_model
 from meshwright.features.deploy.readme import readme_text
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import SourceModel
-from meshwright.features.deploy.targets import DeployTarget
+from meshwright.features.deploy.targets import DeployTarget, differences_of
 from meshwright.plain import plain
 
 LARGEST_ERROR = 1e-4
-"""Largest allowed difference from JAX, relative to an output's largest magnitude or 1.
+"""Largest allowed difference from JAX, relative to an output's largest magnitude.
 
 Measured on seventeen zoo programs: at most 4.3e-6 where a target computes in float32.
 """
+
+LARGEST_ERRORS = {"float16": 8 * 2.0**-10, "bfloat16": 8 * 2.0**-7}
+"""The same for programs with narrow floats: eight of their rounding steps."""
 
 _MEASURED_S = 0.3
 _MOST_CALLS = 200
@@ -42,13 +46,20 @@ def deploy_model(
     out: a path that `checked_folder` returned. Raises `DeployError`, and writes
         nothing, if the target cannot express the model or computes other results.
     """
+    narrow = narrow_floats(model.program)
+    lacking = tuple(dtype for dtype in narrow if dtype in target.lacks)
+    differences = differences_of(model.program, target.differences)
+    limit = max((LARGEST_ERRORS[d] for d in narrow), default=LARGEST_ERROR)
+    model = widen_model(model, lacking) if lacking else model
     with staged(out) as folder:
         target.write(model, folder, options)
         loaders = Path(__file__).parent / "loaders"
         shutil.copyfile(loaders / "model.py", folder / "model.py")
         shutil.copyfile(loaders / target.runtime, folder / "runtime.py")
         _write_about(model, target, folder, options)
-        error, latency_s, jax_s, note = _compare(model, target, folder, options)
+        error, latency_s, jax_s, note = _compare(
+            model, target, folder, None if options.quantize else limit
+        )
         shutil.rmtree(folder / "__pycache__", ignore_errors=True)
         record = Deployment(
             name=model.name,
@@ -62,7 +73,8 @@ def deploy_model(
             latency_s=latency_s,
             jax_s=jax_s,
             quantized=options.quantize,
-            note=note,
+            note="; ".join(filter(None, (note, _widened_note(lacking)))),
+            differences=differences,
         )
         text = readme_text(record, target, model)
         (folder / "README.md").write_text(text, encoding="utf-8")
@@ -81,25 +93,33 @@ def load_deployed(folder: Path) -> Any:
 
 
 def largest_error(found: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """The largest difference, relative to the largest magnitude of `wanted` or 1.
+    """The largest difference, relative to the largest magnitude of `wanted`.
 
-    The result is infinite if shapes differ, or if infinities and NaNs are at other
-    places.
+    If all elements of `wanted` are 0, it is the largest difference itself. The result is
+    infinite if shapes differ, or if infinities and NaNs are at other places.
     """
     if found.shape != wanted.shape:
         return float("inf")
     if not wanted.size:
         return 0.0
-    a, b = (np.asarray(x, np.float64) for x in (found, wanted))
+    is_complex = np.iscomplexobj(wanted)
+    a, b = (np.asarray(x, complex if is_complex else float) for x in (found, wanted))
     finite = np.isfinite(b)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         return float("inf")
     if not finite.any():
         return 0.0
-    gap = np.abs(a[finite] - b[finite]).max()
-    return (
-        float(gap / max(1.0, np.abs(b[finite]).max())) if gap == gap else float("inf")
-    )
+    gap = float(np.abs(a[finite] - b[finite]).max())
+    if gap != gap:
+        return float("inf")
+    return gap / (float(np.abs(b[finite]).max()) or 1.0)
+
+
+def _widened_note(dtypes: Sequence[str]) -> str:
+    """What the record says of dtypes that the runtime lacks."""
+    if not dtypes:
+        return ""
+    return f"{' and '.join(dtypes)} is computed in float32, also inputs and outputs"
 
 
 # -- steps of a deployment -------------------------------------------------------------
@@ -127,12 +147,13 @@ def _input_names(model: SourceModel) -> frozenset[str]:
 
 
 def _compare(
-    model: SourceModel, target: DeployTarget, folder: Path, options: DeployOptions
+    model: SourceModel, target: DeployTarget, folder: Path, limit: float | None
 ) -> tuple[float | None, float | None, float | None, str]:
     """(error, seconds, JAX's seconds, note) of calls of the written model.
 
     The first three are `None` if this machine has no device for the model, as the note
     says.
+    limit: the largest allowed error; `None` if all are allowed.
     """
     try:
         loaded = load_deployed(folder)
@@ -154,10 +175,10 @@ def _compare(
     }
     worst = max(errors, key=errors.__getitem__, default="")
     error = errors.get(worst, 0.0)
-    if not options.quantize and not error <= LARGEST_ERROR:
+    if limit is not None and not error <= limit:
         raise DeployError(
             f"{target.name} computes something else than JAX: {worst} differs by "
-            f"{error:.2g} of its largest value, and {LARGEST_ERROR:g} is allowed. Either "
+            f"{error:.2g} of its largest value, and {limit:g} is allowed. Either "
             "the program depends on the order of its floating-point operations, or the "
             "target's compiler makes a mistake: try another target, and functions that "
             f"compute a part of {worst}, to find the line"

@@ -13,6 +13,7 @@ import meshwright.features.deploy.onnx.movement
 import meshwright.features.deploy.onnx.reduction
 import meshwright.features.deploy.onnx.regions  # noqa: F401  fills the registry
 from meshwright.errors import DeployError
+from meshwright.features.deploy.legal.passes import ONNX, legalize
 from meshwright.features.deploy.onnx.convert_ops import inline
 from meshwright.features.deploy.onnx.converters import CONVERTERS
 from meshwright.features.deploy.onnx.graph import OPSET, OnnxGraph, value_info
@@ -46,13 +47,14 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
             f"the weights have {model.weight_bytes} bytes, and a file of ONNX holds at "
             f"most {_LARGEST_BYTES}: use iree-cpu"
         )
-    program = model.baked()
     require_plain_dtypes(model, "ONNX")
-    require_known(program)
-    if options.quantize:
-        program = unroll_loops(program, "int8 for ONNX")
+    program = model.baked()
     names = [port.name for port in model.inputs], [port.name for port in model.outputs]
     try:
+        program = legalize(program, ONNX)
+        require_known(program)
+        if options.quantize:
+            program = unroll_loops(program, "int8 for ONNX")
         found = convert(program, model.name, *names)
         _require_kernels(found)
     except Inexpressible as failure:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 from jax import lax
 
 from meshwright.features.deploy.onnx.convert_ops import inline
@@ -64,7 +63,8 @@ def _compared(kind: str, call: OpCall) -> str:
     names = list(call.names)
     dtype = call.op.operands[0].dtype
     if dtype not in ("float32", "int32", "int64", "float64"):
-        wide = "float32" if "float" in dtype else "int32"
+        integer = "int64" if dtype == "uint32" else "int32"
+        wide = "float32" if "float" in dtype else integer
         names = [call.graph.cast(name, wide) for name in names]
     return call.node(kind, *names)
 
@@ -92,34 +92,9 @@ def integer_pow(call: OpCall) -> str:
     return call.node("Pow", x, _one(call, power))
 
 
-def _expm1(x: Any) -> Any:
-    """tanh(x / 2) * (exp(x) + 1), which is exact near 0, unlike exp(x) - 1."""
-    near = lax.tanh(x * 0.5) * (lax.exp(x) + 1)
-    return lax.select(lax.abs(x) < 1, near, lax.exp(x) - 1)
-
-
-def _log1p(x: Any) -> Any:
-    """log(u) * x / (u - 1) with u = 1 + x, which is exact near 0 (Higham, 2002)."""
-    u = x + 1
-    is_zero = u - 1 == 0
-    ratio = lax.log(u) * x / lax.select(is_zero, lax.full_like(x, 1), u - 1)
-    return lax.select(u == np.inf, u, lax.select(is_zero, x, ratio))
-
-
-def _atan2(y: Any, x: Any) -> Any:
-    base, zero = lax.atan(y / x), lax.full_like(y / x, 0)
-    turn = lax.select(y < 0, zero - np.pi, zero + np.pi)
-    turned = lax.select(x < 0, base + turn, base)
-    return lax.select((x == 0) & (y == 0), zero, turned)
-
-
 _COMPOSED: dict[str, Callable[..., Any]] = {
-    "atan2": _atan2,
-    "cbrt": lambda x: lax.sign(x) * lax.pow(lax.abs(x), lax.full_like(x, 1 / 3)),
     "erfc": lambda x: 1 - lax.erf(x),
     "exp2": lambda x: lax.pow(lax.full_like(x, 2), x),
-    "expm1": _expm1,
-    "log1p": _log1p,
     "log2": lambda x: lax.log(x) / math.log(2),
     "one_minus_square": lambda x: 1 - x * x,
     "rsqrt": lambda x: 1 / lax.sqrt(x),
@@ -137,11 +112,9 @@ def composed(call: OpCall) -> str:
 
 @converts("round")
 def round_(call: OpCall) -> str:
-    (x,) = call.names
-    if "EVEN" in str(call.params["rounding_method"]):
-        return call.node("Round", x)
-    up = call.node("Floor", call.node("Add", call.node("Abs", x), _one(call, 0.5)))
-    return call.node("Mul", call.node("Sign", x), up)
+    method = call.params["rounding_method"]
+    assert method == lax.RoundingMethod.TO_NEAREST_EVEN, "others are legalized"
+    return call.node("Round", *call.names)
 
 
 @converts("is_finite")
@@ -155,6 +128,12 @@ def is_finite(call: OpCall) -> str:
 @converts("rem")
 def rem(call: OpCall) -> str:
     return call.node("Mod", *call.names, fmod=1)
+
+
+@converts("shift_left", "shift_right_logical")
+def shift(call: OpCall) -> str:
+    direction = "LEFT" if call.op.kind == "shift_left" else "RIGHT"
+    return call.node("BitShift", *call.names, direction=direction)
 
 
 @converts("clamp")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from meshwright.features.deploy.legal.windows import fill_value
 from meshwright.features.deploy.onnx.converters import OpCall, converts
-from meshwright.features.deploy.source.inexpressible import Inexpressible
 
 
 def _clamped(call: OpCall, indices: str, limits: Sequence[int], dtype: str) -> str:
@@ -23,21 +22,16 @@ def _clamped(call: OpCall, indices: str, limits: Sequence[int], dtype: str) -> s
 
 @converts("gather")
 def gather(call: OpCall) -> str:
-    """A Gather or GatherND of the operand with its indexed dims first."""
+    """A Gather or GatherND of the operand with its indexed dims first.
+
+    Other gathers than those of whole slices are legalized (`legal/windows.py`).
+    """
     graph, numbers = call.graph, call.params["dimension_numbers"]
     operand, indices = call.op.operands
     batch = list(getattr(numbers, "operand_batching_dims", ()))
     indexed = list(numbers.start_index_map)
     sizes = call.params["slice_sizes"]
     kept = [d for d in range(len(operand.shape)) if d not in (*indexed, *batch)]
-    is_plain = all(sizes[d] == 1 for d in (*indexed, *batch)) and all(
-        sizes[d] == operand.shape[d] for d in kept
-    )
-    if not is_plain:
-        return _gather_slice(call, indexed, sizes)
-    places = list(getattr(numbers, "start_indices_batching_dims", ()))
-    if places != list(range(len(places))):
-        raise Inexpressible("ONNX gathers with batch dims that come first")
     order = [*batch, *indexed, *kept]
     limits = [operand.shape[d] - 1 for d in indexed]
     where = _clamped(call, call.names[1], limits, indices.dtype)
@@ -68,7 +62,9 @@ def _masked(
     graph = call.graph
     inside = _is_inside(call, graph.cast(call.names[1], "int64"), limits)
     inside = graph.reshape(inside, (*outer, *[1] * inner))
-    return call.node("Where", inside, found, graph.constant(_fill(call), call.dtype))
+    return call.node(
+        "Where", inside, found, graph.constant(fill_value(call.op), call.dtype)
+    )
 
 
 def _is_inside(call: OpCall, indices: str, limits: Sequence[int]) -> str:
@@ -79,46 +75,6 @@ def _is_inside(call: OpCall, indices: str, limits: Sequence[int]) -> str:
     inside = graph.cast(call.node("And", above, below), "int32")
     last = graph.constant([len(call.op.operands[1].shape) - 1])
     return graph.cast(call.node("ReduceMin", inside, last, keepdims=1), "bool")
-
-
-def _fill(call: OpCall) -> Any:
-    value = call.params.get("fill_value")
-    if value is not None:
-        return value
-    if "float" in call.dtype:
-        return np.nan
-    if call.dtype == "bool":
-        return True
-    info = np.iinfo(call.dtype)
-    return info.max if call.dtype.startswith("u") else info.min
-
-
-def _gather_slice(call: OpCall, indexed: Sequence[int], sizes: Sequence[int]) -> str:
-    """A Slice, for a gather with a single index vector, which is the slice's start."""
-    operand, indices = call.op.operands
-    numbers = call.params["dimension_numbers"]
-    if int(np.prod(indices.shape[:-1], dtype=np.int64)) != 1 or "FILL" in str(
-        call.params["mode"]
-    ):
-        raise Inexpressible("ONNX gathers whole slices or single elements of a dim")
-    if getattr(numbers, "operand_batching_dims", ()):
-        raise Inexpressible("ONNX gathers no parts of slices by batch")
-    graph = call.graph
-    limits = [operand.shape[d] - sizes[d] for d in indexed]
-    starts = _clamped(call, call.names[1], limits, indices.dtype)
-    starts = graph.reshape(starts, (len(indexed),))
-    ends = call.node("Add", starts, graph.constant([sizes[d] for d in indexed]))
-    part = call.node(
-        "Slice", call.names[0], starts, ends, graph.constant(list(indexed))
-    )
-    rest = [d for d in range(len(operand.shape)) if d not in indexed]
-    part = graph.slice(
-        part,
-        [0] * len(sizes),
-        [sizes[d] if d in rest else 2**62 for d in range(len(sizes))],
-        [1] * len(sizes),
-    )
-    return graph.reshape(part, call.shape)
 
 
 @converts("dynamic_slice")
@@ -179,13 +135,7 @@ def scatter(call: OpCall) -> str:
     operand, _, updates = call.op.operands
     indexed = list(numbers.scatter_dims_to_operand_dims)
     window = [d for d in range(len(operand.shape)) if d not in indexed]
-    if getattr(numbers, "operand_batching_dims", ()):
-        raise Inexpressible("ONNX scatters without batch dims")
-    if sorted(numbers.inserted_window_dims) != sorted(indexed):
-        raise Inexpressible("ONNX scatters whole slices of a dim, not parts")
     places = list(numbers.update_window_dims)
-    if [updates.shape[p] for p in places] != [operand.shape[d] for d in window]:
-        raise Inexpressible("ONNX scatters whole slices of a dim, not parts")
     outer = [d for d in range(len(updates.shape)) if d not in places]
     given = graph.transpose(call.names[2], [*outer, *places])
     order = [*indexed, *window]

@@ -134,8 +134,6 @@ def sort(call: OpCall) -> list[str]:
     Equal elements stay in the order of their positions, as in a stable sort.
     """
     params, graph = call.params, call.graph
-    if params["num_keys"] != 1:
-        raise Inexpressible("ONNX sorts by one key")
     axis, length = params["dimension"], call.shape[params["dimension"]]
     count = graph.constant([length])
     values, places = graph.nodes_of(

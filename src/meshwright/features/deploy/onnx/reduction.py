@@ -18,6 +18,10 @@ def _reduce(kind: str, call: OpCall) -> str:
     axes = call.graph.constant(list(call.params["axes"]))
     if not call.params["axes"]:
         return call.names[0]
+    if call.dtype == "int32" and kind in ("ReduceSum", "ReduceProd"):
+        # ONNX Runtime 1.32 sums int32 as float, and does not wrap around.
+        wide = call.graph.cast(call.names[0], "int64")
+        return call.graph.cast(call.node(kind, wide, axes, keepdims=0), "int32")
     return call.node(kind, call.names[0], axes, keepdims=0)
 
 
@@ -50,8 +54,3 @@ def arg_extreme(call: OpCall) -> str:
 def cumsum(call: OpCall) -> str:
     axis: Any = call.graph.constant(call.params["axis"])
     return call.node("CumSum", call.names[0], axis, reverse=int(call.params["reverse"]))
-
-
-@converts("cumlogsumexp", "cummax", "cummin", "cumprod")
-def other_cumulative(call: OpCall) -> str:
-    raise Inexpressible("ONNX has cumulative sums only")

@@ -22,7 +22,7 @@ class DeployOptions:
     labels: Sequence[str] = ()
     pixels: Sequence[float] = (-1.0, 1.0)
     quantize: str = ""
-    calibration: Sequence[Mapping[str, Any]] = ()
+    calibration: Sequence[Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         labels: Any = self.labels
@@ -35,7 +35,12 @@ class DeployOptions:
                 f"pixels are {self.pixels!r:.60}; wanted the values of black and white, "
                 "as in (0, 1)"
             )
-        examples: Any = self.calibration
+        examples: Any = () if self.calibration is None else self.calibration
+        if self.calibration is not None and self.quantize and not len(examples):
+            raise DeployError(
+                "calibration is empty; wanted about ten dicts with an array for every "
+                "input, or no calibration="
+            )
         is_list = isinstance(examples, Sequence)
         if not is_list or not all(isinstance(each, Mapping) for each in examples):
             raise DeployError(
@@ -51,7 +56,7 @@ class DeployOptions:
             "pixels",
             "calibration",
         ):  # the caller's lists may change
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, tuple(getattr(self, name) or ()))
 
     def require_fit(self, target: str) -> None:
         """Raise `DeployError` for an option that the target does not read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,14 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import CompilerError
+from meshwright.features.deploy.legal.passes import IREE, legalize
+from meshwright.features.deploy.legal.rewrite import Rules
 from meshwright.features.deploy.source.extras import require
-from meshwright.features.deploy.source.inexpressible import refusal_by_iree
+from meshwright.features.deploy.source.inexpressible import (
+    Inexpressible,
+    refusal_by_iree,
+    refuse,
+)
 from meshwright.features.deploy.source.model import SourceModel
 from meshwright.features.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.features.tune.iree.toolchain import compile_program
@@ -31,6 +38,7 @@ def write_iree(model: SourceModel, folder: Path, flags: Sequence[str]) -> None:
     flags: IREE's flags for the device, such as `toolchain.HOST_CPU`.
     """
     require("iree.compiler", "iree.runtime")
+    model = legal_model(model, IREE, "IREE")
     text = module_text(model)
     try:
         code = compile_program(text, flags=flags, timeout_s=_TIMEOUT_S)
@@ -44,6 +52,15 @@ def write_iree(model: SourceModel, folder: Path, flags: Sequence[str]) -> None:
     (folder / MODEL_FILE).write_bytes(code)
     if model.weights:
         write_archive(model, folder / WEIGHTS_FILE)
+
+
+def legal_model(model: SourceModel, rules: Sequence[Rules], target: str) -> SourceModel:
+    """The model with a legalized program; weights stay among its inputs."""
+    try:
+        return replace(model, program=legalize(model.program, rules))
+    except Inexpressible as failure:
+        ops = [] if failure.op is None else [(failure.op, str(failure))]
+        raise refuse(target, ops) from None
 
 
 def module_text(model: SourceModel) -> str:

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from meshwright.features.deploy.legal.passes import LITERT, legalize
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
 from meshwright.features.deploy.source.inexpressible import Inexpressible, refusal
@@ -14,6 +15,7 @@ from meshwright.features.deploy.source.int8 import calibration_of, quantize_lite
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
 from meshwright.features.deploy.source.unroll_loops import unroll_loops
 from meshwright.features.deploy.stablehlo.dilated_inputs import pad_dilated_inputs
+from meshwright.features.deploy.stablehlo.infinities import restore_infinities
 from meshwright.features.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.features.deploy.stablehlo.scatter_regions import restore_scatter_regions
 from meshwright.program.ir import Program
@@ -28,9 +30,10 @@ def write_litert(model: SourceModel, folder: Path, options: DeployOptions) -> No
     if options.quantize:
         require("ai_edge_quantizer")
     require_plain_dtypes(model, "LiteRT")
-    program = pad_dilated_inputs(unroll_loops(model.baked(), "LiteRT"))
+    program = unroll_loops(model.baked(), "LiteRT")
     names = [port.name for port in model.inputs], [p.name for p in model.outputs]
     try:
+        program = pad_dilated_inputs(legalize(program, LITERT))
         found = convert(program, *names)
     except Inexpressible as reason:
         raise refusal("LiteRT", program, reason, _try_alone) from None
@@ -67,7 +70,7 @@ def convert(
             raise Inexpressible(
                 _first_line(error, "the converter refuses it")
             ) from None
-    found = restore_scatter_regions(found)
+    found = restore_infinities(restore_scatter_regions(found), program)
     _require_kernels(found)
     return found
 

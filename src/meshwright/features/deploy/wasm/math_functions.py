@@ -32,9 +32,47 @@ define float @roundf(float %x) {
 }
 """
 
+_REMAINDER = """
+define float @fmodf(float %x, float %y) {
+entry:
+  %a = call float @llvm.fabs.f32(float %x)
+  %b = call float @llvm.fabs.f32(float %y)
+  %is_proper = fcmp ogt float %b, 0.0
+  %is_finite = fcmp olt float %a, 0x7FF0000000000000
+  %has_result = and i1 %is_proper, %is_finite
+  br i1 %has_result, label %compare, label %nothing
+compare:
+  %is_below = fcmp olt float %a, %b
+  br i1 %is_below, label %same, label %grow
+same:
+  ret float %x
+nothing:
+  %no_number = fdiv float 0.0, 0.0
+  ret float %no_number
+grow:
+  %t = phi float [ %b, %compare ], [ %twice, %grow ]
+  %twice = fadd float %t, %t
+  %goes_on = fcmp ole float %twice, %a
+  br i1 %goes_on, label %grow, label %shrink
+shrink:
+  %r = phi float [ %a, %grow ], [ %rest, %shrink ]
+  %u = phi float [ %t, %grow ], [ %half, %shrink ]
+  %fits = fcmp oge float %r, %u
+  %less = fsub float %r, %u
+  %rest = select i1 %fits, float %less, float %r
+  %half = fmul float %u, 5.0e-01
+  %is_above = fcmp oge float %half, %b
+  br i1 %is_above, label %shrink, label %done
+done:
+  %result = call float @llvm.copysign.f32(float %rest, float %x)
+  ret float %result
+}
+"""
+"""Exact: b is doubled up to a, and its multiples by powers of two are subtracted."""
+
 
 def math_object() -> bytes:
-    """An object file with `fmaxf`, `fminf` and `roundf`, to link with kernels."""
+    """An object file with `fmaxf`, `fminf`, `fmodf` and `roundf`, to link with kernels."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     text = "".join(
@@ -43,6 +81,7 @@ def math_object() -> bytes:
             _EXTREME.format(name="fmaxf", order="ogt"),
             _EXTREME.format(name="fminf", order="olt"),
             _ROUND,
+            _REMAINDER,
         ]
     )
     module = llvm.parse_assembly(text)

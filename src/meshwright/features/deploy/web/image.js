@@ -1,14 +1,16 @@
 // Classifies a picture from a file or the camera.
 
-/** Pixels of a picture's middle square, in the model's range, as [1, S, S, 3]. */
+/** Pixels of a picture's middle, in the model's range, as [1, S, S, 3]. */
 export function pixelsOf(source, width, height, canvas, about) {
   const [, rows, columns] = about.inputs[0].shape;
   canvas.width = columns;
   canvas.height = rows;
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  const side = Math.min(width, height);
+  // The largest part in the middle that has the proportions of the model's input.
+  const scale = Math.min(width / columns, height / rows);
+  const [across, down] = [scale * columns, scale * rows];
   context.drawImage(
-    source, (width - side) / 2, (height - side) / 2, side, side, 0, 0, columns, rows,
+    source, (width - across) / 2, (height - down) / 2, across, down, 0, 0, columns, rows,
   );
   const { data } = context.getImageData(0, 0, columns, rows);
   const [low, high] = about.pixels;
@@ -21,8 +23,15 @@ export function pixelsOf(source, width, height, canvas, about) {
   return found;
 }
 
-/** Probabilities of scores. */
+/** Whether numbers are probabilities already: none is negative, and their sum is 1. */
+function areShares(scores) {
+  const total = scores.reduce((a, b) => a + b, 0);
+  return Math.abs(total - 1) < 1e-3 && Math.min(...scores) >= 0;
+}
+
+/** Probabilities of scores; those that a model returns stay as they are. */
 export function softmax(scores) {
+  if (areShares(scores)) return Array.from(scores);
   const most = Math.max(...scores);
   const powers = Array.from(scores, (x) => Math.exp(x - most));
   const total = powers.reduce((a, b) => a + b, 0);

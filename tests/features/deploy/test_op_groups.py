@@ -1,0 +1,88 @@
+"""Every group of ops on every target, called with edge values.
+
+The results are JAX's, or the target refuses the group with its line, or the record names
+the ops that differ for NaN or extreme values.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+import meshwright as mw
+from meshwright.errors import DeployError
+from meshwright.features.deploy.write_deployment import (
+    LARGEST_ERRORS,
+    largest_error,
+    load_deployed,
+)
+from tests.features.deploy.models import MODELS
+from tests.features.deploy.op_groups import GROUPS
+
+pytestmark = pytest.mark.deploy
+
+REFUSED = {
+    "onnx": {"sign bits": "bitcast_convert_type", "random": "random_"},
+    "litert": {
+        "unsigned": "div", "random": "random_bits", "loops": "while",
+    },
+    "iree-cpu": {},
+    "wasm": {},
+}  # fmt: skip
+"""The op that a target's refusal names, by group."""
+
+NARROW = {"half precision": "float16", "bfloat16": "bfloat16"}
+
+
+@pytest.mark.parametrize("target", REFUSED)
+@pytest.mark.parametrize("name", GROUPS)
+def test_edge_values_at_the_call_give_what_jax_gives(name, target, tmp_path):
+    group = GROUPS[name]
+    if name in REFUSED[target]:
+        line = rf"`?{REFUSED[target][name]}.*op_groups\.py:"
+        with pytest.raises(DeployError, match=line):
+            mw.deploy(group.fn, group.sample, to=target, out=tmp_path / "out")
+        return
+    record = mw.deploy(group.fn, group.sample, to=target, out=tmp_path / "out")
+    model = load_deployed(tmp_path / "out")
+    names = [port["name"] for port in model.about["inputs"]]
+    limit = LARGEST_ERRORS.get(NARROW.get(name, ""), 1e-4)
+    for call in group.calls:
+        found = model(**dict(zip(names, jax.tree.leaves(call), strict=True)))
+        wanted = jax.tree.leaves(jax.jit(group.fn)(*call))
+        errors = [
+            largest_error(a, np.asarray(b))
+            for a, b in zip(found.values(), wanted, strict=True)
+        ]
+        assert max(errors) <= limit or record.differences, errors
+
+
+@pytest.mark.parametrize("target", REFUSED)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_every_style_are_deployed(name, target, tmp_path):
+    fn, args = MODELS[name]()
+    if (name, target) in HARD:
+        pytest.skip(HARD[name, target])
+    record = mw.deploy(fn, args, to=target, out=tmp_path / "out")
+    limit = 0.02 if "bfloat16" in name else 1e-4
+    assert record.error is not None
+    assert record.error < limit
+
+
+HARD = {
+    ("linen separable", "litert"): "litert-converter makes a product of wrong rank",
+    **{
+        ("equinox mixture", target): "IREE 3.13 does not end within ten minutes"
+        for target in ("iree-cpu", "wasm")
+    },
+}
+"""Models that a target refuses, with the reason."""
+
+
+def test_the_record_names_dtypes_and_values_that_differ(tmp_path):
+    fn, args = MODELS["linen bfloat16 encoder"]()
+    record = mw.deploy(fn, args, to="litert", out=tmp_path / "out")
+    assert "bfloat16 is computed in float32" in str(record)
+    assert any(
+        "NaN may be lost" in line and "`exp` at" in line for line in record.differences
+    )
+    assert "NaN may be lost" in (tmp_path / "out" / "README.md").read_text()
