@@ -34,7 +34,9 @@ def restore_infinities(flatbuffer: bytes, program: Program) -> bytes:
             if tensor.type != schema.TensorType.FLOAT32 or content is None:
                 continue
             array = np.frombuffer(np.asarray(content, np.uint8).tobytes(), np.float32)
-            infinite = np.where(np.abs(array) == _MOST, np.sign(array) * np.inf, array)
+            infinite = np.where(
+                np.abs(array) == _MOST, np.copysign(np.inf, array), array
+            )
             changed = infinite.astype(np.float32)
             model.buffers[tensor.buffer].data = np.frombuffer(
                 changed.tobytes(), np.uint8
