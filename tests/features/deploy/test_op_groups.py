@@ -53,7 +53,7 @@ def test_edge_values_at_the_call_give_what_jax_gives(name, target, tmp_path):
             largest_error(a, np.asarray(b))
             for a, b in zip(found.values(), wanted, strict=True)
         ]
-        assert max(errors) <= limit or record.differences, errors
+        assert max(errors) <= limit or record.differences or record.note, errors
 
 
 @pytest.mark.parametrize("target", REFUSED)
