@@ -7,6 +7,7 @@ import pytest
 
 import meshwright as mw
 from meshwright.errors import CheckpointError
+from meshwright.run.local.layer_stack import LayerStack
 from tests.features.checkpoint.states import bits
 
 EVERY_DTYPE = [
@@ -136,3 +137,13 @@ def test_what_could_not_be_restored_is_refused_at_save(state, words, tmp_path, c
         checkpoints.save(1, state)
     assert checkpoints.steps == ()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_layers_on_several_stages_are_saved_as_one_array(tmp_path):
+    whole = np.arange(6.0, dtype=np.float32).reshape(3, 2)
+    elements = [jnp.asarray(whole[i : i + 1]) for i in range(3)]
+    with mw.Checkpoints(tmp_path) as store:
+        store.save(1, {"w": LayerStack(elements)})
+    with mw.Checkpoints(tmp_path) as store:
+        restored = store.restore({"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)})
+    np.testing.assert_array_equal(restored.state["w"], whole)

@@ -291,6 +291,11 @@ def test_stages_begin_at_positions_of_the_forward_pass():
         mw.pipeline(unmarked_step, {"stage": 2}, stages=[2.5])
 
 
+def test_a_tactic_that_rewrites_the_program_is_refused():
+    with pytest.raises(PlanError, match=r"recompute.*write jax\.checkpoint around"):
+        mw.pipeline(train_step, {"stage": 2}, [mw.recompute("tanh")])
+
+
 def marked(marks, of_gradients=""):
     def step(params, batch):
         def loss(params):

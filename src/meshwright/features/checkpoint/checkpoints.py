@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+import jax
+
 from meshwright.errors import CheckpointError, MeshwrightWarning
 from meshwright.features.checkpoint.directory import (
     Trash,
@@ -32,6 +34,7 @@ from meshwright.features.checkpoint.writing import (
     require_step,
     save_arguments,
 )
+from meshwright.run.local.layer_stack import whole_array
 
 
 class Checkpoints:
@@ -102,6 +105,9 @@ class Checkpoints:
         """
         manager = self._writable()
         require_step(step)
+        state = jax.tree.map(
+            whole_array, state
+        )  # layers on several stages, as one array
         require_leaves(state)
         if step in self.steps:
             raise CheckpointError(

@@ -215,7 +215,20 @@ def _consecutive(meshes: Sequence[Mesh]) -> tuple[Mesh, ...]:
 def checked_tactics(
     tactics: Tactics,
 ) -> Mapping[str, tuple[Tactic, ...]] | tuple[Tactic, ...]:
-    """The tactics for all stages, or by the name of a stage; an error for anything else."""
+    """The tactics for all stages, or by the name of a stage; an error for anything else.
+
+    Raises `PlanError` for a tactic that rewrites the program, whose stages are cut before.
+    """
     if isinstance(tactics, Mapping):
-        return {name: as_tactics(each) for name, each in tactics.items()}
-    return as_tactics(tactics)
+        return {name: _without_rewrites(as_tactics(t)) for name, t in tactics.items()}
+    return _without_rewrites(as_tactics(tactics))
+
+
+def _without_rewrites(tactics: tuple[Tactic, ...]) -> tuple[Tactic, ...]:
+    for tactic in tactics:
+        if tactic.rewrite is not None:
+            raise PlanError(
+                f"{tactic} rewrites a whole program, and a pipeline's is cut into stages "
+                "before; write jax.checkpoint around the layers of the step instead"
+            )
+    return tactics
