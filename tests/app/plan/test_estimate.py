@@ -53,7 +53,7 @@ def test_the_breakdown_adds_up_to_the_step():
         s for name, s in found.breakdown.items() if not name.endswith("hidden")
     )
     assert filled == pytest.approx(found.step_time_s)
-    assert 0 < found.mfu < 1
+    assert 0 < found.used.mfu < 1
 
 
 def test_a_step_has_a_price_and_a_footprint():

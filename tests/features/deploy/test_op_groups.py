@@ -49,11 +49,28 @@ def test_edge_values_at_the_call_give_what_jax_gives(name, target, tmp_path):
     for call in group.calls:
         found = model(**dict(zip(names, jax.tree.leaves(call), strict=True)))
         wanted = jax.tree.leaves(jax.jit(group.fn)(*call))
-        errors = [
-            largest_error(a, np.asarray(b))
-            for a, b in zip(found.values(), wanted, strict=True)
+        pairs = [
+            (a, np.asarray(b)) for a, b in zip(found.values(), wanted, strict=True)
         ]
-        assert max(errors) <= limit or record.differences or record.note, errors
+        if loses_only_nans(record):
+            pairs = [where_no_nan(*pair) for pair in pairs]
+        errors = [largest_error(*pair) for pair in pairs]
+        is_named = record.differences and not loses_only_nans(record)
+        assert max(errors) <= limit or is_named or record.note, errors
+
+
+def loses_only_nans(record):
+    """Whether the ops that a record names differ for NaN alone."""
+    named = record.differences
+    return bool(named) and all(each.startswith("NaN may be lost:") for each in named)
+
+
+def where_no_nan(found, wanted):
+    """The elements of two arrays where JAX has a number."""
+    if not np.issubdtype(wanted.dtype, np.inexact):
+        return np.asarray(found), wanted
+    is_number = ~np.isnan(wanted)
+    return np.asarray(found)[is_number], wanted[is_number]
 
 
 @pytest.mark.parametrize("target", REFUSED)
