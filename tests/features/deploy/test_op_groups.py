@@ -52,7 +52,9 @@ def test_edge_values_at_the_call_give_what_jax_gives(name, target, tmp_path):
         pairs = [
             (a, np.asarray(b)) for a, b in zip(found.values(), wanted, strict=True)
         ]
-        if loses_only_nans(record):
+        if loses_only_nans(record):  # one NaN may change the order of all elements
+            if any(has_nan(leaf) for leaf in jax.tree.leaves(call)):
+                continue
             pairs = [where_no_nan(*pair) for pair in pairs]
         errors = [largest_error(*pair) for pair in pairs]
         is_named = record.differences and not loses_only_nans(record)
@@ -63,6 +65,11 @@ def loses_only_nans(record):
     """Whether the ops that a record names differ for NaN alone."""
     named = record.differences
     return bool(named) and all(each.startswith("NaN may be lost:") for each in named)
+
+
+def has_nan(leaf):
+    array = np.asarray(leaf)
+    return np.issubdtype(array.dtype, np.inexact) and bool(np.isnan(array).any())
 
 
 def where_no_nan(found, wanted):
@@ -88,7 +95,7 @@ def test_models_of_every_style_are_deployed(name, target, tmp_path):
 HARD = {
     ("linen separable", "litert"): "litert-converter makes a product of wrong rank",
     **{
-        ("equinox mixture", target): "IREE 3.13 does not end within ten minutes"
+        ("equinox mixture", target): "IREE 3.13 does not end within two minutes"
         for target in ("iree-cpu", "wasm")
     },
 }

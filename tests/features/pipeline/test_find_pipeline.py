@@ -66,7 +66,7 @@ def test_stages_are_chosen_where_slow_links_join_the_hosts():
         assert isinstance(plan, mw.PipelinePlan)
         assert len(plan.stages) > 1
     seconds = [plan.step_time_s for plan in plans]
-    assert max(seconds) <= 1.02 * min(seconds)  # a loop's layers are as good as a list
+    assert max(seconds) <= 1.05 * min(seconds)  # a loop's layers are as good as a list
 
 
 @pytest.mark.slow

@@ -121,8 +121,7 @@ class _Reader:
 _DROPPED = frozenset(
     {
         "hal_inline.buffer_view.assert", "hal_inline.device.query",
-        "hal_loader.executable.lookup.function", "util.optimization_barrier",
-        "hal_loader.executable.load",
+        "hal_loader.executable.lookup.function", "hal_loader.executable.load",
     }
 )  # fmt: skip
 
@@ -138,7 +137,8 @@ _PLAIN = {
     "hal_inline.buffer.length": "length", "hal_inline.buffer.subspan": "subspan",
     "hal_inline.buffer_view.buffer": "same", "hal_inline.buffer_view.create": "view",
     "util.align": "align", "util.buffer.alloc": "alloc", "util.buffer.copy": "copy",
-    "util.buffer.size": "length", "util.return": "return",
+    "util.buffer.size": "length", "util.buffer.subspan": "subspan",
+    "util.return": "return",
     "util.status.check_ok": "check_ok",
 }  # fmt: skip
 """For IREE's ops without attributes, the kind of step that each becomes."""
@@ -205,6 +205,12 @@ def _true(reader: _Reader, op: Any, operands: Any, results: Any) -> Step:
     return ["constant", [], results, 1]
 
 
+def _barrier(reader: _Reader, op: Any, operands: Any, results: Any) -> Step | None:
+    del results
+    names = (value.get_name() for value in op.results)
+    reader.numbers.update(zip(names, operands, strict=True))  # the same values
+
+
 _SPECIAL: Mapping[str, Callable[[_Reader, Any, Any, Any], Step | None]] = {
     "cf.br": _branch,
     "cf.cond_br": _cond_branch,
@@ -212,6 +218,7 @@ _SPECIAL: Mapping[str, Callable[[_Reader, Any, Any, Any], Step | None]] = {
     "hal_loader.executable.query_support": _true,
     "util.global.load": _global,
     "util.global.store": _global,
+    "util.optimization_barrier": _barrier,
 }
 
 
