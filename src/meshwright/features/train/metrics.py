@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import os
+import time
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from meshwright.errors import RecipeError, import_extra
 from meshwright.features.train.recipes.recipe import OutputPart
@@ -94,21 +96,37 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 class TensorBoardWriter:
-    """Metrics of steps written as event files for TensorBoard."""
+    """Metrics of steps written as event files for TensorBoard.
+
+    Events are written by the calling thread: tensorboardX's `SummaryWriter` has a queue,
+    which its `flush` does not wait for.
+    """
 
     def __init__(self, folder: Path, start: int) -> None:
         """Open a new event file; TensorBoard then hides older events after step `start`."""
         need = "output.tensorboard needs tensorboardX"
-        library = import_extra("tensorboardX", need, "train", RecipeError)
-        self._writer = library.SummaryWriter(str(folder), purge_step=start + 1)
+        import_extra("tensorboardX", need, "train", RecipeError)
+        events: Any = import_module("tensorboardX.proto.event_pb2")
+        files: Any = import_module("tensorboardX.event_file_writer")
+        self._event = events.Event
+        self._scalar: Any = import_module("tensorboardX.summary").scalar
+        folder.mkdir(parents=True, exist_ok=True)
+        self._writer = files.EventsWriter(str(folder / "events"))
+        begun = events.SessionLog(status=events.SessionLog.START)
+        self._add(start + 1, file_version="brain.Event:2")
+        self._add(start + 1, session_log=begun)
+
+    def _add(self, step: int, **content: Any) -> None:
+        event = self._event(step=step, wall_time=time.time(), **content)
+        self._writer.write_event(event)
 
     def write(self, step: int, row: Row) -> None:
         """Add the metrics of a step."""
         for name, value in row.items():
-            self._writer.add_scalar(name, value, step)
+            self._add(step, summary=self._scalar(name, value))
 
     def flush(self) -> None:
-        """Write the buffered events; by itself, the library does so every two minutes."""
+        """Write the buffered events to the file."""
         self._writer.flush()
 
     def close(self) -> None:
