@@ -25,6 +25,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.cluster.processes import descendants
 from benchmarks.harness import STORED, Options, benchmark, option
 
 WIDTH = 64
@@ -136,21 +137,6 @@ class Group:
             each.wait(30)
 
 
-def children(pid):
-    """Ids of the processes below one."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # ended meanwhile
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            parents.setdefault(parent, []).append(int(stat.parent.name))
-    found, todo = [], [pid]
-    while todo:
-        below = parents.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
-
-
 def cpu_s(pids):
     """CPU seconds that processes have taken so far."""
     ticks = 0
@@ -189,7 +175,7 @@ def measured(count, milliseconds, options):
             loops = loops_of(ms)
             steps = steps_on(part, loops, options.calls)
             theirs_too = {each.pid for each in group.processes}
-            ours = {os.getpid(), *children(os.getpid())} - theirs_too
+            ours = {os.getpid(), *descendants(os.getpid())} - theirs_too
             for mode in options.modes.split(","):
                 pairs = []
                 for _ in range(options.rounds + 1):

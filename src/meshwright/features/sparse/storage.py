@@ -50,7 +50,7 @@ def pack(
         matrix = matrix.copy()
         matrix.has_canonical_format = matrix.has_sorted_indices = False
         matrix.sum_duplicates()
-        arrays = [_narrow(a) for a in (matrix.indptr, matrix.indices)]
+        arrays = [_in_32_bits(a) for a in (matrix.indptr, matrix.indices)]
     return [*arrays, np.ascontiguousarray(matrix.data, dtype).reshape(-1)]
 
 
@@ -66,7 +66,7 @@ def checked(
     extents = matrix.shape
     if matrix.format == "coo":
         given = matrix.coords
-        arrays = [_narrow(a) for a in given]
+        arrays = [_in_32_bits(a) for a in given]
         least = len(given[0])
         first, second = _unsigned(arrays)
         limits = np.uint32(extents[0]), np.uint32(extents[1])
@@ -78,7 +78,7 @@ def checked(
         if matrix.format == "csc":
             rows, columns = columns, rows
         given = matrix.indptr, matrix.indices
-        arrays = [_narrow(a) for a in given]
+        arrays = [_in_32_bits(a) for a in given]
         if len(given[0]) != rows + 1:
             size = f"indptr has {len(given[0])} entries; wanted {rows + 1}"
             raise _corrupt(path, matrix, size)
@@ -95,7 +95,7 @@ def checked(
     return state, arrays
 
 
-def _narrow(indices: Any) -> np.ndarray:
+def _in_32_bits(indices: Any) -> np.ndarray:
     """Indices in 32 bits; those that do not fit become -1."""
     if indices.dtype == INDEX:
         return np.ascontiguousarray(indices)

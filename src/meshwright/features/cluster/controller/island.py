@@ -296,7 +296,7 @@ class Island:
 
     @property
     def waits_for(self) -> str:
-        """What all clients wait for, if it takes long; "" if nothing does."""
+        """The reason why all clients wait, if they do so for long; "" otherwise."""
         if self.is_lost:
             why = f", after {self._reasons[-1]}" if self._reasons else ""
             return f"{self.size} are being started, attempt {self.attempt}{why}"

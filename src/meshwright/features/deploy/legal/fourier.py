@@ -79,7 +79,9 @@ def _last(re: Any, im: Any, sign: int) -> Pair:
         return None if x is None else jnp.swapaxes(x.reshape(shape), -1, -2)
 
     re, im = _last(columns(re), columns(im), sign)  # [..., second, first]
-    cos, sin = _turns(np.outer(np.arange(second), np.arange(first)), n, sign, re.dtype)
+    cos, sin = _roots_of_unity(
+        np.outer(np.arange(second), np.arange(first)), n, sign, re.dtype
+    )
     re, im = re * cos - im * sin, re * sin + im * cos
     re, im = _last(jnp.swapaxes(re, -1, -2), jnp.swapaxes(im, -1, -2), sign)
     whole = (*shape[:-2], n)
@@ -96,7 +98,7 @@ def _by_matrix(re: Any, im: Any, sign: int) -> Pair:
             f"a transform of {n} elements, which has a large prime factor, would need a "
             "matrix of that size: pad it to a product of small numbers"
         )
-    cos, sin = _turns(np.outer(np.arange(n), np.arange(n)), n, sign, re.dtype)
+    cos, sin = _roots_of_unity(np.outer(np.arange(n), np.arange(n)), n, sign, re.dtype)
 
     def product(x: Any, matrix: Any) -> Any:
         return jnp.matmul(x, matrix, precision=lax.Precision.HIGHEST)
@@ -106,6 +108,7 @@ def _by_matrix(re: Any, im: Any, sign: int) -> Pair:
     return product(re, cos) - product(im, sin), product(re, sin) + product(im, cos)
 
 
-def _turns(steps: Any, n: int, sign: int, dtype: Any) -> Pair:
+def _roots_of_unity(steps: Any, n: int, sign: int, dtype: Any) -> Pair:
+    """Real and imaginary parts of exp(sign * 2 pi i * steps / n), in the shape of `steps`."""
     angles = sign * 2 * np.pi * (steps % n) / n
     return jnp.asarray(np.cos(angles), dtype), jnp.asarray(np.sin(angles), dtype)
