@@ -109,6 +109,6 @@ def _by_matrix(re: Any, im: Any, sign: int) -> Pair:
 
 
 def _roots_of_unity(steps: Any, n: int, sign: int, dtype: Any) -> Pair:
-    """Real and imaginary parts of exp(sign * 2 pi i * steps / n), in the shape of `steps`."""
+    """Real and imaginary parts of exp(sign * 2 pi i * steps / n), shaped like `steps`."""
     angles = sign * 2 * np.pi * (steps % n) / n
     return jnp.asarray(np.cos(angles), dtype), jnp.asarray(np.sin(angles), dtype)
