@@ -291,6 +291,24 @@ def test_stages_begin_at_positions_of_the_forward_pass():
         mw.pipeline(unmarked_step, {"stage": 2}, stages=[2.5])
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_stages_may_share_a_resharding_of_the_batch(replicas):
+    def loss(params, batch):
+        tokens = batch["x"]
+        h = params["embedding"][tokens[:, :-1]]
+        for weights in params["layers"][:2]:
+            h = layer(h, weights)
+        scores = mw.stage(h, "second") @ params["embedding"].T
+        scores = jax.nn.log_softmax(scores)
+        return -jnp.take_along_axis(scores, tokens[:, 1:, None], -1).mean()
+
+    def step_fn(params, batch):
+        return train_step(params, batch, loss)
+
+    mesh = {"stage": 2, "data": replicas}
+    assert mw.pipeline(step_fn, mesh, DATA, microbatches=2).check(PARAMS, BATCH).ok
+
+
 def test_a_tactic_that_rewrites_the_program_is_refused():
     with pytest.raises(PlanError, match=r"recompute.*write jax\.checkpoint around"):
         mw.pipeline(train_step, {"stage": 2}, [mw.recompute("tanh")])

@@ -6,6 +6,7 @@ depend on the microbatch belong to none, and run once.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from meshwright.features.pipeline.stages.stage_part import PartKind, StagePart
 from meshwright.features.pipeline.stages.staged import Staged
@@ -13,7 +14,7 @@ from meshwright.features.pipeline.stages.totals import Total
 from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.structure.parts import PartSource
 from meshwright.program.ir import Atom, Op, Sharding, Value, num_bytes
-from meshwright.program.ops import Builder
+from meshwright.program.ops import COLLECTIVES, Builder
 
 LEAST_PARTED = 2**20
 """Least bytes of a value that devices with copies of it send in parts.
@@ -41,7 +42,7 @@ class Send:
 class LoweredStep:
     """The device ops of a lowered pipelined step, sorted by stage and pass.
 
-    once: ops that depend on no microbatch.
+    once: ops that depend on no microbatch, and reshardings of a microbatch's inputs.
     passes: ops of each pass of a stage, in order.
     updates: ops that depend on sums over microbatches, by level (below) and stage.
     sends: values that go from stage to stage, by their numbers in the staged step.
@@ -63,6 +64,9 @@ class LoweredStep:
     level: dict[Atom, int] = field(default_factory=dict)
 
 
+_RESHARDS = (*COLLECTIVES, "all_slice")
+
+
 def read_lowered(staged: Staged, lowered: Lowered) -> LoweredStep:
     """Sort the device ops of a lowered pipelined step by stage and pass."""
     return _Reader(staged, LoweredStep(lowered)).read()
@@ -78,6 +82,13 @@ class _Reader:
     staged: Staged
     step: LoweredStep
     pass_of: dict[Atom, StagePart] = field(default_factory=dict)
+
+    @cached_property
+    def inputs(self) -> frozenset[Atom]:
+        """The inputs that are slices of the batch."""
+        return frozenset(
+            self.step.varying.intersection(self.step.lowered.program.inputs)
+        )
 
     def read(self) -> LoweredStep:
         """The step with all of its ops sorted."""
@@ -171,6 +182,11 @@ class _Reader:
             step.updates.setdefault((max(levels), part.stage), []).append(op)
             return
         is_pass = part is not None and part.kind is not PartKind.UPDATE
+        if op.kind in _RESHARDS and self.inputs.issuperset(op.operands):
+            # Stages that read the same part of the batch may share its resharding.
+            step.varying.update(op.results)
+            step.once.append(op)
+            return
         is_once = step.varying.isdisjoint(op.operands)
         if is_once and not (is_pass and op.has_effect):
             step.once.append(op)

@@ -8,7 +8,7 @@ computes and another task of the same stage reads stays on the devices in its sh
 even as a partial sum.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from meshwright.features.pipeline.stages.lowered_step import LoweredStep
@@ -108,7 +108,7 @@ class _StageWriter:
         sent = (send.value for send in step.sends.values())
         self.outside: set[Atom] = {*sent, *step.lowered.program.outputs}
         self.repeated: dict[Atom, Op] = {
-            value: op for op in _repeated(step.once) for value in op.results
+            value: op for op in _repeated(step) for value in op.results
         }
 
     def tasks(self) -> StageTasks:
@@ -243,17 +243,21 @@ class _StageWriter:
 _MOVED = (Trait.MOVES, Trait.ALIASES_OPERAND)
 
 
-def _repeated(once: Iterable[Op]) -> Iterator[Op]:
-    """The ops that depend on no microbatch, but run in each pass that reads them.
+def _repeated(step: LoweredStep) -> Iterator[Op]:
+    """The ops of `step.once` that run in each pass that reads them.
 
-    They are gathers, what is computed from their results, and ops that only move elements,
-    to a result that is not smaller than what they read.
+    They are reshardings of a microbatch's inputs, gathers, what is computed from their
+    results, and ops that only move elements, to a result that is not smaller than what
+    they read.
     """
     gathered: set[Atom] = set()
-    for op in once:
+    for op in step.once:
         if op.has_effect:
             continue
-        is_gathered = op.kind == "all_gather" or not gathered.isdisjoint(op.operands)
+        is_gathered = op.kind == "all_gather" or not step.varying.isdisjoint(
+            op.operands
+        )
+        is_gathered = is_gathered or not gathered.isdisjoint(op.operands)
         if is_gathered:
             gathered.update(op.results)
         read = sum(num_bytes(atom) for atom in op.operands if isinstance(atom, Value))
