@@ -82,17 +82,18 @@ def test_submeshes_and_tactics_may_differ_between_stages():
     assert step.check(PARAMS, BATCH).ok
 
 
+def scanned_loss(params, batch):
+    h = params["embedding"][batch["x"]]
+    h, _ = jax.lax.scan(lambda h, w: (layer(h, w), None), h, params["layers"])
+    return (h**2).mean()
+
+
 def test_a_stage_may_begin_within_a_loop_over_layers():
     layers = jax.tree.map(lambda *each: jnp.stack(each), *PARAMS["layers"])
     params = {**PARAMS, "layers": layers}
 
-    def loss(params, batch):
-        h = params["embedding"][batch["x"]]
-        h, _ = jax.lax.scan(lambda h, w: (layer(h, w), None), h, params["layers"])
-        return (h**2).mean()
-
     def step_fn(params, batch):
-        return train_step(params, batch, loss)
+        return train_step(params, batch, scanned_loss)
 
     program = capture(step_fn, (params, BATCH)).program
     loop = next(i for i, op in enumerate(program.ops) if op.kind == "scan")
@@ -122,14 +123,9 @@ def test_each_stage_keeps_the_state_of_its_own_layers_of_a_loop(on_cluster):
     layers = jax.tree.map(lambda *each: jnp.stack(each), *PARAMS["layers"])
     params = {**PARAMS, "layers": layers}
 
-    def loss(params, batch):
-        h = params["embedding"][batch["x"]]
-        h, _ = jax.lax.scan(lambda h, w: (layer(h, w), None), h, params["layers"])
-        return (h**2).mean()
-
     def step_fn(state, batch):
         params, inner = state
-        value, grads = jax.value_and_grad(loss)(params, batch)
+        value, grads = jax.value_and_grad(scanned_loss)(params, batch)
         updates, inner = optimizer.update(grads, inner, params)
         return (optax.apply_updates(params, updates), inner), value
 
