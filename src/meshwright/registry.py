@@ -69,6 +69,9 @@ _PANELS = {
             "Write a model, a loader in Python and a README, after a comparison with JAX."
         ),
     },
+    "Search for a model or a machine": {
+        "nas": "Search for models that are accurate, and fast on a given machine.",
+    },
     "Solve one problem of a file": {
         "allocate": (
             "Place buffers in a memory so that those live together do not overlap."
@@ -88,6 +91,7 @@ _CORE = ("plan", "explain", "check", "confirm", "machines")
 _HOMES = {
     **{name: f"cli.{name}" for name in _CORE},
     "learned": "features.tune.learned_command",
+    "nas": "features.codesign.nas.command",
 }
 """Modules of commands that are not called `features.NAME.command`."""
 

@@ -1,0 +1,4 @@
+"""Search for a model that is accurate, and fast on the machine that the user names.
+
+Begin reading at `command.py`, which is `meshwright nas`.
+"""
