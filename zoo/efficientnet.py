@@ -19,6 +19,7 @@ Letters: B batch, S height and width, C channels, K classes.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -37,7 +38,7 @@ from zoo.images import made_batches
 from zoo.layers import cross_entropy
 from zoo.mbconv import Blocks, Normalized, scale_channels
 from zoo.training import State, TrainStep
-from zoo.workload import Curve, Published, Workload, num_parameters, sized
+from zoo.workload import Curve, Published, Target, Workload, num_parameters, sized
 
 # -- the net -----------------------------------------------------------------------
 
@@ -188,7 +189,27 @@ def tiny_forward():
     return forward, (state.params, state.stats, batch["image"][:1])
 
 
-inference = {"tiny": tiny_forward}
+def _serving_target(config: Config) -> Target:
+    """A target of the scores of a batch of images, from weights of `dtype`."""
+
+    def build(dtype: str = "bfloat16", **changes: Any) -> tuple[Any, tuple[Any, ...]]:
+        changed = replace(config, **changes)
+
+        def forward(params: dict, stats: dict, images: Array) -> Array:
+            return classify(changed, State(params, (), stats), images)
+
+        state, images = start_shapes(changed), _image_shapes(changed, changed.batch)
+        args = (state.params, state.stats, images)
+        return forward, jax.tree.map(lambda x: x.update(dtype=jnp.dtype(dtype)), args)
+
+    return build
+
+
+inference = {
+    "tiny": tiny_forward,
+    **{name: _serving_target(config) for name, config in SIZES.items()},
+}
+"""Forward passes by size: `inference["b0"](batch=128, dtype="float16")`, for one."""
 
 targets = sized(_train_target, SIZES)
 

@@ -31,6 +31,16 @@ X_STAGES = (
 )
 """EfficientNet-X-B0."""
 
+EDGE_STAGES = (
+    Stage(1, 3, 1, 4, 32, 24, "relu", is_fused=True, expanded=24, has_skip=False),
+    Stage(2, 3, 2, 8, 24, 32, "relu", is_fused=True),
+    Stage(4, 3, 2, 8, 32, 48, "relu", is_fused=True),
+    Stage(5, 5, 2, 8, 48, 96, "relu"),
+    Stage(4, 5, 1, 8, 96, 144, "relu"),
+    Stage(2, 5, 2, 8, 144, 192, "relu"),
+)
+"""EfficientNet-EdgeTPU-S, for a small accelerator: no squeeze and excitation."""
+
 IMAGES = 1_281_167
 """Of ImageNet's training set: one epoch."""
 
@@ -124,11 +134,22 @@ def family_x(scaling: Scaling) -> dict[str, Config]:
     return {name: replace(c, squeeze=share, **parts) for (name, c), share in squeezed}
 
 
+_EDGE: Scaling = ((1.0, 1.0, 224), (1.0, 1.1, 240), (1.2, 1.4, 300))
+
+
+def family_edge() -> dict[str, Config]:
+    """EfficientNet-EdgeTPU's nets, by `edge_s`, `edge_m` and `edge_l`."""
+    parts = {"stages": EDGE_STAGES, "activation": "relu", "squeeze": 0.0}
+    scaled = zip("sml", _EDGE, _DROPOUTS[1:4], strict=True)
+    return {f"edge_{n}": Config(*scale, drop, **parts) for n, scale, drop in scaled}
+
+
 SIZES = {
     **family(COMPOUND),
     **{f"x_{name}": config for name, config in family_x(COMPOUND).items()},
     **{f"x_tpu_{name}": c for name, c in family_x(TPU).items() if name != "b0"},
     **{f"x_gpu_{name}": c for name, c in family_x(GPU).items() if name != "b0"},
+    **family_edge(),
 }
 
 TINY = Config(

@@ -53,8 +53,9 @@ class Block:
 
     inside: channels between widening and narrowing; `is_widened` says whether
         a 1 x 1 convolution expands to them.
-    squeeze: channels of squeeze and excitation between its two layers.
+    squeeze: channels of squeeze and excitation between its two layers, 0 for none.
     into_depth: channels of a 2 x 2 convolution with stride 2 in front, 0 for none.
+    has_skip: whether the input is added to the result where their shapes agree.
     """
 
     kernel: int
@@ -66,6 +67,7 @@ class Block:
     is_widened: bool
     is_fused: bool
     into_depth: int = 0
+    has_skip: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Stage:
 
     stride: of the first of its blocks; the others have stride 1.
     expand: how much wider a block is inside.
+    expanded: channels that `expand` multiplies in the first block, if not its inputs.
+    has_skip: whether blocks add their input to their result where shapes agree.
     """
 
     repeats: int
@@ -85,6 +89,8 @@ class Stage:
     activation: str = "silu"
     is_fused: bool = False
     space_to_depth: SpaceToDepth = SpaceToDepth.NONE
+    expanded: int = 0
+    has_skip: bool = True
 
     def __post_init__(self) -> None:
         choose(self.activation, ACTIVATIONS, "activation")
@@ -104,31 +110,34 @@ class Stage:
     def blocks(self, width: float, depth: float, squeeze: float) -> tuple[Block, ...]:
         """The repeated blocks at this width and depth; all but the first are equal.
 
-        squeeze: channels of squeeze and excitation for each one that comes in.
+        squeeze: channels of squeeze and excitation for each one that comes in; 0 for
+            blocks without it.
         """
         begins = self.space_to_depth is SpaceToDepth.BEGINS
         ends = self.space_to_depth is SpaceToDepth.ENDS
         in_depth = 4 if begins else 1
         inputs = in_depth * scale_channels(self.inputs, width)
         outputs = in_depth * scale_channels(self.outputs, width)
+        expanded = in_depth * scale_channels(self.expanded or self.inputs, width)
         first = Block(
             # A window of k pixels reaches over (k + 1) / 2 of those that hold 2 x 2.
             kernel=(self.kernel + 1) // 2 if begins else self.kernel,
             stride=1 if ends else self.stride,
-            inside=inputs * self.expand,
+            inside=expanded * self.expand,
             outputs=outputs,
             # Reckoned from the channels that there were before space to depth.
-            squeeze=max(1, int(inputs * squeeze) // in_depth),
+            squeeze=max(1, int(inputs * squeeze) // in_depth) if squeeze else 0,
             activation=self.activation,
             is_widened=self.expand > 1,
             is_fused=self.is_fused,
             into_depth=inputs if begins else 0,
+            has_skip=self.has_skip,
         )
         other = replace(
             first,
             stride=1,
             inside=outputs * self.expand,
-            squeeze=max(1, int(outputs * squeeze)),
+            squeeze=max(1, int(outputs * squeeze)) if squeeze else 0,
             into_depth=0,
         )
         return (first, *[other] * (math.ceil(self.repeats * depth) - 1))
@@ -213,10 +222,11 @@ class MBConv(nn.Module):
                 block.inside, block.kernel, block.stride, True, name="depthwise"
             )
             x = activation(depthwise(x, train))
-        x = SqueezeExcite(block.squeeze, activation, name="excitation")(x)
+        if block.squeeze:
+            x = SqueezeExcite(block.squeeze, activation, name="excitation")(x)
         x = conv(block.outputs, 1, name="project")(x, train)
 
-        if block.stride > 1 or x.shape != around.shape:
+        if block.stride > 1 or x.shape != around.shape or not block.has_skip:
             return x
         return around + (self.keep(x, survival) if train else x)
 

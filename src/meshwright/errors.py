@@ -72,6 +72,10 @@ class TargetError(MeshwrightError):
     """The target on the command line, such as `model.py:train_step`, cannot be loaded."""
 
 
+class NasError(MeshwrightError):
+    """A search for a model, or a question about one, is malformed or has no answer."""
+
+
 class PlanError(MeshwrightError):
     """A plan cannot be made or read, or it does not fit its function's arguments."""
 

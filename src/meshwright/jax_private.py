@@ -137,6 +137,12 @@ def is_recomputed(eqn: Any) -> bool:
     return "rematted_computation" in names
 
 
+def scope_names(name_stack: Any) -> tuple[str, ...]:
+    """The user's names in a name stack, without JAX's transformations and lambdas."""
+    names = (e.name for e in name_stack.stack if not isinstance(e, Transform))
+    return tuple(name for name in names if "<" not in name)
+
+
 def is_key(dtype: Any) -> bool:
     """Whether the dtype is that of typed PRNG keys."""
     return jnp.issubdtype(dtype, jax.dtypes.prng_key)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from zoo import efficientnet as net
-from zoo.efficientnet_sizes import SIZES, STAGES, TINY, X_STAGES, Config
+from zoo.efficientnet_sizes import EDGE_STAGES, SIZES, STAGES, TINY, X_STAGES, Config
 from zoo.images import made_batches
 from zoo.mbconv import (
     Block,
@@ -58,8 +58,27 @@ def test_b0_has_the_parameters_of_the_released_net_to_the_last():
 def test_every_published_size_is_offered():
     plain = {f"{prefix}b{i}" for prefix in ("", "x_") for i in range(8)}
     scaled = {f"{prefix}b{i}" for prefix in ("x_tpu_", "x_gpu_") for i in range(1, 8)}
-    assert set(net.targets) == set(SIZES) == plain | scaled
-    assert len(net.workload.full) == len(SIZES) == 30
+    edge = {"edge_s", "edge_m", "edge_l"}
+    assert set(net.targets) == set(SIZES) == plain | scaled | edge
+    assert set(net.inference) == {"tiny", *SIZES}
+    assert len(net.workload.full) == len(SIZES) == 33
+
+
+def test_nets_for_edge_tpus_have_the_parameters_of_the_released_nets():
+    """5,438,392, 6,899,496 and 10,589,712 are what PyTorch prints (timm)."""
+    counted = [net.num_weights(SIZES[f"edge_{size}"]) for size in "sml"]
+    assert counted == [5_438_392, 6_899_496, 10_589_712]
+    blocks = [stage.blocks(1.0, 1.0, 0.0) for stage in EDGE_STAGES]
+    assert {block.squeeze for stage in blocks for block in stage} == {0}
+    assert blocks[0][0].inside == 96  # of 24 channels; 32 come in
+
+
+def test_a_forward_pass_takes_any_batch_and_dtype():
+    forward, args = net.inference["x_b0"](batch=3, dtype="float16")
+    assert args[-1].shape == (3, 224, 224, 3)
+    assert {leaf.dtype for leaf in jax.tree.leaves(args)} == {jnp.dtype("float16")}
+    scores = jax.eval_shape(forward, *args)
+    assert (scores.shape, scores.dtype) == ((3, 1000), jnp.float16)
 
 
 def test_channels_are_multiples_of_eight_and_lose_at_most_a_tenth():

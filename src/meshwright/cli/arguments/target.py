@@ -2,7 +2,8 @@
 
 A target is a function without parameters that returns (fn, args): the function to
 partition, and its arguments. A module may also define `targets`, a dict of further
-targets by name, and `schedules`, a dict of lists of tactics.
+targets by name, `inference`, a dict of forward passes, and `schedules`, a dict of lists of
+tactics.
 """
 
 import inspect
@@ -49,14 +50,18 @@ class Target:
         return self.made[1]
 
 
-def find_target(text: str) -> Target:
+def find_target(text: str, is_inference: bool = False) -> Target:
     """Import the module that `text` names, and find its target.
+
+    is_inference: prefer the module's `inference`, a dict of forward passes by name.
 
     Raises `TargetError`, which lists the module's targets, if there is none of that name.
     """
     place, name = _split(text)
     module = load_module(place)
     targets = _candidates(module) | _named_table(module, place, "targets")
+    if is_inference:
+        targets |= _named_table(module, place, "inference")
     name = name or _only(targets, place)
     make = targets.get(name) or getattr(module, name, None)
     if make is None:
@@ -179,14 +184,14 @@ def _brief(value: object) -> str:
 
 
 def _named_table(module: ModuleType, place: str, table: str) -> dict[str, Any]:
-    """The dict `schedules` or `targets` of a module, after a check of its types.
+    """The dict `schedules`, `targets` or `inference` of a module, its types checked.
 
-    `schedules` is {name: [tactics]}, `targets` is {name: function}. It is empty if the
+    `schedules` is {name: [tactics]}, the others are {name: function}. It is empty if the
     module defines none.
     """
     entries = getattr(module, table, {})
     if not isinstance(entries, Mapping):
-        wanted = {"schedules": "[tactics]", "targets": "function"}[table]
+        wanted = "[tactics]" if table == "schedules" else "function"
         raise TargetError(
             f"{place}: {table} is {_brief(entries)}; wanted {{name: {wanted}}}"
         )

@@ -108,7 +108,7 @@ class _Converter:
             return [_converted(operands[0], _dtype(eqn.outvars[0].aval))]
         if name == "rev" and _reverses_nothing(eqn):
             return operands
-        source = Source(eqn.source_info.traceback, self.outer)
+        source = _source(eqn, self.outer)
         region = read_region(eqn, operands)
         if region is not None:
             self.ops.append(self.region_op(region, eqn, source))
@@ -157,7 +157,7 @@ class _Converter:
         `None` for any other equation.
         """
         if runs_on_one_device(eqn, self.single):
-            source = Source(eqn.source_info.traceback, self.outer)
+            source = _source(eqn, self.outer)
             ops, atoms = as_on_one_device(eqn, operands, source)
             self.ops += ops
             return atoms
@@ -173,7 +173,7 @@ class _Converter:
     ) -> Sequence[Atom]:
         """Inline a call; ops without a line of the user's get that of the call."""
         outer, outer_pass = self.outer, self.outer_pass
-        self.outer = Source(eqn.source_info.traceback, outer)
+        self.outer = _source(eqn, outer)
         self.outer_pass = outer_pass.of(eqn)
         atoms = self.inline(called, operands)
         self.outer, self.outer_pass = outer, outer_pass
@@ -191,6 +191,11 @@ class _Converter:
             read = tuple(self.read(a, names) for a in eqn.invars)
             names.update(zip(eqn.outvars, self.equation(eqn, read), strict=True))
         return [self.read(a, names) for a in jaxpr.outvars]
+
+
+def _source(eqn: Any, outer: Source | None) -> Source:
+    info = eqn.source_info
+    return Source(info.traceback, outer, info.name_stack)
 
 
 def _solver(eqn: Any, operands: Sequence[Atom]) -> tuple[Any, tuple[Atom, ...]]:

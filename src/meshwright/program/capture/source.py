@@ -9,6 +9,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from meshwright.jax_private import scope_names
+
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 
@@ -31,10 +33,18 @@ class Source:
     outer: source of the call from which the op was inlined. JAX cuts tracebacks at a
         jit, so that only the call of `jnp.take` knows the user's line, not the ops
         inside of it.
+    name_stack: JAX's stack of names around the op, such as those of flax modules.
     """
 
     traceback: Any
     outer: Source | None = None
+    name_stack: Any = None
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Names around the op, outermost first: of flax modules and `jax.named_scope`s."""
+        outer = self.outer.scope if self.outer is not None else ()
+        return outer + (scope_names(self.name_stack) if self.name_stack else ())
 
     def __str__(self) -> str:
         user, library = _locate(self.traceback)

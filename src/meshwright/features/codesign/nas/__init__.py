@@ -2,3 +2,7 @@
 
 Begin reading at `command.py`, which is `meshwright nas`.
 """
+
+from meshwright.features.codesign.nas.cost.latency import Latency, latency
+
+__all__ = ["Latency", "latency"]

@@ -2,8 +2,16 @@
 
 import typer
 
+from meshwright.features.codesign.nas.cost.latency_command import latency_command
+
 nas_command = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="Search for models that are accurate, and fast on a given machine.",
 )
+nas_command.command("latency")(latency_command)
+
+
+@nas_command.callback()
+def _group() -> None:
+    """Keep `latency` a subcommand while it is the only one."""
