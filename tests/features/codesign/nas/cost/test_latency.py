@@ -39,11 +39,10 @@ def test_blocks_and_bounds_add_up_to_the_seconds_of_a_plan(machine):
 
 def test_blocks_are_those_of_the_net_in_order():
     names = [block.name for block in of_b0("tpu-v3").by_block]
-    assert names[0] == "stem"
-    assert names[-3:] == ["head", "EfficientNet", "classes"]
-    stages = [name for name in names if name.startswith("stage")]
-    assert stages == sorted(stages)
-    assert {"stage_5/first", "stage_5/rest"} <= {*names}
+    names.remove("EfficientNet")  # the mean over each image
+    assert names[:1] + names[-2:] == ["stem", "head", "classes"]
+    assert names[1:-2] == sorted(names[1:-2])
+    assert "stage_5/rest" in names
     shares = [block.roofline_share for block in of_b0("tpu-v3").by_block]
     assert all(0 <= share <= 1 for share in shares)
 
