@@ -5,6 +5,7 @@ A record is a dataclass whose type annotations say what is allowed. `Reader` rea
 """
 
 import json
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum, EnumType
@@ -290,8 +291,8 @@ class JsonLines:
             except (MeshwrightError, *_MISHAPS) as fault:
                 what = f"line {number} of {self.path} is no {self.what} ({fault})"
                 raise self.error(f"{what}; {self.advice}") from None
-        if rest:
-            self.path.write_text(text.removesuffix(rest), encoding="utf-8")
+        if rest:  # cut off in place: a rewritten file could itself be interrupted
+            os.truncate(self.path, self.path.stat().st_size - len(rest.encode()))
         return entries
 
     def add(self, entry: Any) -> None:

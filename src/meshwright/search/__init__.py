@@ -1,8 +1,9 @@
 """Generic search algorithms, which know nothing of tensors or devices.
 
-There are two kinds of input. A `Problem` (states, actions, costs) is searched by an
+There are three kinds of input. A `Problem` (states, actions, costs) is searched by an
 engine such as Monte Carlo tree search, which gives a `Result`. An `Assignment` (an
-integer program) is solved by `assignment`, which gives a `Solution`. Begin reading at
+integer program) is solved by `assignment`, which gives a `Solution`. A space of
+candidates with expensive figures is searched by `trials`, which gives a `Front`. Begin reading at
 `loop/problem.py` and `loop/engine.py`; `engines` has one search algorithm per file.
 """
 

@@ -1,0 +1,32 @@
+"""The engines by name, with their default parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from meshwright.errors import SearchError, did_you_mean
+from meshwright.search.trials.engines.ageing import Ageing
+from meshwright.search.trials.engines.cross_entropy import CrossEntropy
+from meshwright.search.trials.engines.engine import TrialEngine
+from meshwright.search.trials.engines.nsga2 import Nsga2
+from meshwright.search.trials.engines.random_draws import RandomDraws
+
+ENGINES: dict[str, Callable[[], TrialEngine]] = {
+    "nsga2": Nsga2,
+    "ageing": Ageing,
+    "cross-entropy": CrossEntropy,
+    "random": RandomDraws,
+}
+
+
+def find_engine(engine: str | TrialEngine) -> TrialEngine:
+    """The engine of that name, or the one that was given."""
+    if not isinstance(engine, str):
+        if not callable(getattr(engine, "propose", None)):
+            names = ", ".join(ENGINES)
+            raise SearchError(f"engine is {engine!r:.60}; wanted {names}, or an engine")
+        return engine
+    if engine not in ENGINES:
+        hint = did_you_mean(engine, ENGINES)
+        raise SearchError(f"no engine {engine!r}{hint}; there are {', '.join(ENGINES)}")
+    return ENGINES[engine]()
