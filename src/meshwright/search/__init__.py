@@ -3,8 +3,9 @@
 There are three kinds of input. A `Problem` (states, actions, costs) is searched by an
 engine such as Monte Carlo tree search, which gives a `Result`. An `Assignment` (an
 integer program) is solved by `assignment`, which gives a `Solution`. A space of
-candidates with expensive figures is searched by `trials`, which gives a `Front`. Begin reading at
-`loop/problem.py` and `loop/engine.py`; `engines` has one search algorithm per file.
+candidates with expensive figures is searched by `trials`, which gives a `Front`. Begin
+reading at `loop/problem.py` and `loop/engine.py`; `engines` has one search algorithm per
+file.
 """
 
 from meshwright.search.engines.annealing import Annealing

@@ -22,13 +22,16 @@ GOALS = Goals({"accuracy": "max", "time": "min"}, {"memory": 60})
 REFERENCE = {"accuracy": 0.0, "time": 20.0}
 
 
-def figures(candidate: dict[str, Any]) -> dict[str, Any]:
-    """Two objectives in conflict, and a constraint that excludes the largest."""
+def figures(candidate: dict[str, Any], fidelity: float = 1.0) -> dict[str, Any]:
+    """Two objectives in conflict, and a constraint that excludes the largest.
+
+    With less than a whole evaluation the accuracy is lower.
+    """
     width, kernel = sum(candidate["widths"]), candidate["kernel"]
     bonus = {"plain": 0.0, "fused": 0.05}.get(str(candidate["kind"]), 0.08)
     accuracy = 1 - math.exp(-width * kernel / 60) + bonus * (kernel == 5)
     return {
-        "accuracy": accuracy,
+        "accuracy": accuracy - 0.1 * (1 - fidelity),
         "time": width * kernel / 15 + 20 * bonus,
         "memory": width + 4 * len(candidate["widths"]),
     }
@@ -48,7 +51,7 @@ def all_candidates() -> list[dict[str, Any]]:
     return [candidate for candidate in whole if not SPACE.broken(candidate)]
 
 
-def faulty(candidate: dict[str, Any]) -> dict[str, Any]:
+def faulty(candidate: dict[str, Any], fidelity: float = 1.0) -> dict[str, Any]:
     """Figures, or a fault of one kind per sum of widths."""
     kind = sum(candidate["widths"]) // 8 % 8
     if kind == 1:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from meshwright.errors import SearchError
+from meshwright.search import Annealing
 from meshwright.search.trials import (
     ENGINES,
     AskTell,
     Front,
+    Halving,
     Range,
+    Scalarised,
     Space,
     Study,
     Trial,
     find_engine,
     front_of,
+    hypervolume,
     run_trials,
 )
+from meshwright.search.trials.engines.improvement import expected_improvement
 from tests.search.trials.problems import (
     GOALS,
     REFERENCE,
@@ -29,7 +35,22 @@ from tests.search.trials.problems import (
     figures,
 )
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
+_EXTRAS = ("optuna", "pymoo")
+OURS = [name for name in ENGINES if not name.startswith(_EXTRAS)]
+ALL = [
+    *OURS,
+    *(
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(
+                find_spec(name.partition("-")[0]) is None, reason="extra `search`"
+            ),
+        )
+        for name in ENGINES
+        if name not in OURS
+    ),
+]
+every_engine = pytest.mark.parametrize("engine", ALL)
 
 
 def study(engine: str, seed: int = 0, space: Space = SPACE) -> Study:
@@ -51,11 +72,12 @@ def true_volume() -> float:
     return Front(GOALS, tuple(trials), "trials").hypervolume(REFERENCE)
 
 
-@every_engine
+@pytest.mark.parametrize("engine", OURS)
 def test_a_search_of_the_whole_space_finds_the_front(engine):
-    front = run_trials(study(engine), figures, trials=200)
+    front = run_trials(study(engine), figures, trials=400)
     assert front.hypervolume(REFERENCE) == pytest.approx(true_volume(), rel=0.01)
-    assert len(facts(front)) == len({json.dumps(t.candidate) for t in front.trials})
+    tried = {json.dumps((trial.candidate, trial.fidelity)) for trial in front.trials}
+    assert len(front.trials) == len(tried)
     assert all(not SPACE.broken(trial.candidate) for trial in front.trials)
 
 
@@ -89,7 +111,7 @@ def test_trials_that_fail_are_recorded_and_the_search_goes_on(engine):
 
 @every_engine
 def test_nothing_feasible_is_no_fault(engine):
-    front = run_trials(study(engine), lambda c: {"accuracy": 1.0, "time": 1.0, "memory": 99}, trials=60)  # noqa: E501  # fmt: skip
+    front = run_trials(study(engine), lambda c, fidelity=1.0: {"accuracy": 1.0, "time": 1.0, "memory": 99}, trials=60)  # noqa: E501  # fmt: skip
     assert front.points == ()
     assert "60 of them failed for: memory <= 60" in str(front)
 
@@ -97,10 +119,14 @@ def test_nothing_feasible_is_no_fault(engine):
 @every_engine
 def test_a_space_of_one_candidate_is_used_up(engine):
     front = run_trials(study(engine, space=Space({"kernel": 3, "kind": "plain", "widths": [8]})), figures, trials=9)  # noqa: E501  # fmt: skip
-    assert (len(front.trials), front.stopped) == (1, "exhausted")
+    assert {trial.candidate["kernel"] for trial in front.trials} == {3}
+    assert front.stopped in ("exhausted", "stalled")
+    assert len(front.points) == 1
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "random"])
+@pytest.mark.parametrize(
+    "engine", [name for name in OURS if name not in ("random", "halving")]
+)
 def test_engines_that_learn_beat_random_draws(engine):
     space = Space({f"x{i}": Range(0.0, 1.0) for i in range(8)})
 
@@ -111,12 +137,47 @@ def test_engines_that_learn_beat_random_draws(engine):
 
     def volume(name: str) -> float:
         found = [
-            run_trials(study(name, seed, space), sphere, trials=160)
+            run_trials(
+                study(name, seed, space), sphere, trials=60 if engine == "gp" else 160
+            )
             for seed in range(3)
         ]
         return sum(front.hypervolume({"accuracy": -2, "time": 3}) for front in found)
 
     assert volume(engine) > 1.02 * volume("random")
+
+
+def test_standing_engines_work_on_a_scalarised_cost():
+    engine = Scalarised(Annealing(0), lambda values: -values["accuracy"])
+    front = run_trials(Study(SPACE, GOALS, engine), figures, trials=120)
+    feasible = [each for each in map(figures, all_candidates()) if each["memory"] <= 60]
+    best = max(values["accuracy"] for values in feasible)
+    assert front.best().values["accuracy"] > 0.98 * best
+    assert facts(run_trials(Study(SPACE, GOALS, engine), figures, trials=120)) == facts(front)  # noqa: E501  # fmt: skip
+
+
+def test_halving_tries_the_best_in_whole():
+    engine = Halving(find_engine("nsga2"), (0.25, 1.0), keep=0.5)
+    front = run_trials(Study(SPACE, GOALS, engine), figures, trials=90)
+    first = [trial.fidelity for trial in front.trials[:60]]
+    assert first == [0.25] * 40 + [1.0] * 20
+    assert all(point.fidelity == 1 for point in front.points)
+
+
+def test_expected_improvement_is_the_mean_of_the_improvement():
+    rng = np.random.default_rng(0)
+    for dims in (1, 3):
+        front = rng.random((6, dims))
+        front = front[front_of(front, np.zeros(6))]
+        mean, deviation = rng.random((3, dims)), 0.1 + rng.random((3, dims))
+        reference = np.full(dims, 1.2)
+        found = expected_improvement(mean, deviation, front, reference)
+        whole = hypervolume(front, reference)
+        for row in range(3):
+            draws = rng.normal(mean[row], deviation[row], (1000, dims))
+            gains = [hypervolume([*front, draw], reference) - whole for draw in draws]
+            error = np.std(gains) / len(gains) ** 0.5
+            assert abs(np.mean(gains) - found[row]) < 4 * error + 1e-6
 
 
 def test_ask_and_tell_run_by_the_caller():

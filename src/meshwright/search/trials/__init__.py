@@ -43,8 +43,13 @@ from meshwright.search.trials.engines.ageing import Ageing
 from meshwright.search.trials.engines.by_name import ENGINES, find_engine
 from meshwright.search.trials.engines.cross_entropy import CrossEntropy
 from meshwright.search.trials.engines.engine import Batch, TrialEngine
+from meshwright.search.trials.engines.halving import Halving
+from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
+from meshwright.search.trials.engines.optuna_sampler import Optuna
+from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.random_draws import RandomDraws
+from meshwright.search.trials.engines.scalarised import Scalarised
 from meshwright.search.trials.running.ask_tell import AskTell, Study
 from meshwright.search.trials.running.run import run_trials
 from meshwright.search.trials.space.parts import (
@@ -64,12 +69,17 @@ __all__ = [
     "Choice",
     "CrossEntropy",
     "Front",
+    "GaussianProcess",
     "Goals",
+    "Halving",
     "Nsga2",
+    "Optuna",
+    "Pymoo",
     "RandomDraws",
     "Range",
     "Repeat",
     "Request",
+    "Scalarised",
     "Space",
     "Study",
     "Trial",

@@ -8,14 +8,23 @@ from meshwright.errors import SearchError, did_you_mean
 from meshwright.search.trials.engines.ageing import Ageing
 from meshwright.search.trials.engines.cross_entropy import CrossEntropy
 from meshwright.search.trials.engines.engine import TrialEngine
+from meshwright.search.trials.engines.halving import Halving
+from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
+from meshwright.search.trials.engines.optuna_sampler import Optuna
+from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.random_draws import RandomDraws
 
 ENGINES: dict[str, Callable[[], TrialEngine]] = {
     "nsga2": Nsga2,
     "ageing": Ageing,
     "cross-entropy": CrossEntropy,
+    "gp": GaussianProcess,
+    "halving": Halving,
     "random": RandomDraws,
+    "optuna-tpe": lambda: Optuna("tpe"),
+    "optuna-nsga2": lambda: Optuna("nsga2"),
+    "pymoo-nsga2": lambda: Pymoo("nsga2"),
 }
 
 

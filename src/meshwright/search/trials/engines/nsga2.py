@@ -41,12 +41,17 @@ class Nsga2:
             trials = yield Batch(codes)
             living.add(codes, trials)
             living.keep(merit_order(living.costs, living.violations)[: self.population])
-            codes = draws.several(self.batch, partial(self._child, draws, living.codes))
+            child = partial(child_of, draws, living.codes, self.crossing)
+            codes = draws.several(self.batch, child)
 
-    def _child(self, draws: Draws, living: Floats) -> Floats:
-        """A child of parents by tournament; `living` is sorted by merit."""
-        parents: Ints = draws.rng.integers(len(living), size=(2, 2)).min(axis=1)
-        child = living[parents[0]]
-        if draws.rng.random() < self.crossing:
-            child = cross(draws, child, living[parents[1]])
-        return mutate(draws, child)
+
+def child_of(draws: Draws, living: Floats, crossing: float) -> Floats:
+    """A child of parents by tournament; `living` is sorted by merit.
+
+    crossing: probability of a second parent.
+    """
+    parents: Ints = draws.rng.integers(len(living), size=(2, 2)).min(axis=1)
+    child = living[parents[0]]
+    if draws.rng.random() < crossing:
+        child = cross(draws, child, living[parents[1]])
+    return mutate(draws, child)

@@ -78,9 +78,6 @@ class AskTell:
                 "ask before tell: tell the figures of the last candidates"
             )
         for _ in range(_PATIENCE if not self.stopped else 0):
-            if self._draws.is_exhausted:
-                self.stopped = "exhausted"
-                return []
             try:
                 # The first send starts the generator and has to be None.
                 codes, fidelity = self._proposals.send(self._answer)  # pyright: ignore[reportArgumentType]
@@ -100,6 +97,9 @@ class AskTell:
                 self.stopped = "cut short" if len(self._open) < len(new) else ""
                 return self._open
             self._answer = [self._known[key] for key in self._keys]
+            if self._draws.is_exhausted:
+                self.stopped = "exhausted"
+                return []
         self.stopped = self.stopped or "stalled"
         return []
 

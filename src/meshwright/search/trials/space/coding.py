@@ -135,7 +135,7 @@ class Draws:
         """
         known = None
         for _ in range(tries):
-            code = self._allowed(make())
+            code = self._usable(make())
             if code is None:
                 continue
             known = code
@@ -149,6 +149,25 @@ class Draws:
             self._is_new(code)
             return code
         return self.random() if known is None else known
+
+    def pool(self, count: int, make: Callable[[], Floats]) -> Floats:
+        """New codes [N, G] to choose from, not yet given: half by `make`, half random.
+
+        They are all that are left of a space with few left. `give` what is chosen.
+        """
+        if self.space.num_values <= _FEW and len(left := self._unseen()) <= count:
+            return np.reshape(left, (len(left), len(self.coding.genes)))
+        made: dict[Key, Floats] = {}
+        for number in range(count):
+            code = self._usable(make() if number % 2 else None)
+            if code is not None and (key := tuple(code.tolist())) not in self.seen:
+                made[key] = code
+        return np.reshape(list(made.values()), (len(made), len(self.coding.genes)))
+
+    def give(self, codes: Floats) -> Floats:
+        """The codes, which count as given from now on."""
+        self.seen.update(tuple(code) for code in codes.tolist())
+        return codes
 
     @property
     def is_exhausted(self) -> bool:
@@ -184,8 +203,12 @@ class Draws:
             f"condition {why} excludes most ({broken[why]}): widen the space, or ask less"
         )
 
-    def _allowed(self, code: Floats | None) -> Floats | None:
-        """The code with unused genes at rest; `None` if a condition excludes it."""
+    def allowed(self, code: Floats) -> Floats:
+        """The code with unused genes at rest; a random one if a condition excludes it."""
+        usable = self._usable(code)
+        return self.random() if usable is None else usable
+
+    def _usable(self, code: Floats | None) -> Floats | None:
         if code is None:
             return self.random()
         code = self.coding.clean(code)

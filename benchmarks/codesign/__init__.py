@@ -1,0 +1,1 @@
+"""Benchmarks of searches for models and machines."""
