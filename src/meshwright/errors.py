@@ -139,6 +139,10 @@ class SparseError(MeshwrightError):
     """The program, or a sparse format, cannot be expressed by the sparse compiler."""
 
 
+class PolicyError(MeshwrightError):
+    """A trace, a policy or a cache that cannot be used."""
+
+
 class ChipsError(MeshwrightError):
     """A graph of ops does not fit the chips of a module, or either is malformed.
 

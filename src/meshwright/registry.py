@@ -72,6 +72,11 @@ _PANELS = {
     "Search for a model or a machine": {
         "nas": "Search for models that are accurate, and fast on a given machine.",
     },
+    "Learn a policy for a system": {
+        "policies": (
+            "Compare learned policies in systems with the ones that they replace."
+        ),
+    },
     "Solve one problem of a file": {
         "allocate": (
             "Place buffers in a memory so that those live together do not overlap."

@@ -1,0 +1,1 @@
+"""Learned policies in systems: eviction in caches."""

@@ -1,0 +1,18 @@
+"""Learned policies in systems: which object a cache evicts.
+
+These are the public names of `features/policies`.
+"""
+
+from meshwright.features.policies.cache.bounds import least_misses
+from meshwright.features.policies.cache.simulate import POLICIES, Simulation, simulate
+from meshwright.features.policies.cache.trace import Trace, read_trace, trace
+
+__all__ = [
+    "POLICIES",
+    "Simulation",
+    "Trace",
+    "least_misses",
+    "read_trace",
+    "simulate",
+    "trace",
+]
