@@ -143,6 +143,10 @@ class PolicyError(MeshwrightError):
     """A trace, a policy or a cache that cannot be used."""
 
 
+class FloorplanError(MeshwrightError):
+    """A netlist or placement of a chip is faulty, or its macros cannot be placed."""
+
+
 class ChipsError(MeshwrightError):
     """A graph of ops does not fit the chips of a module, or either is malformed.
 

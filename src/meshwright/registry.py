@@ -71,6 +71,9 @@ _PANELS = {
     },
     "Search for a model or a machine": {
         "nas": "Search for models that are accurate, and fast on a given machine.",
+        "floorplan": (
+            "Place the macros of a chip, and compute a placement's exact proxy cost."
+        ),
     },
     "Learn a policy for a system": {
         "policies": (
@@ -97,6 +100,7 @@ _HOMES = {
     **{name: f"cli.{name}" for name in _CORE},
     "learned": "features.tune.learned_command",
     "nas": "features.codesign.nas.command",
+    "floorplan": "features.codesign.floorplan.command",
 }
 """Modules of commands that are not called `features.NAME.command`."""
 

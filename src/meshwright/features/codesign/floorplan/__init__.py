@@ -1,0 +1,68 @@
+"""Placement of a chip's macros on the exact proxy cost of Circuit Training.
+
+    netlist = floorplan.read("netlist.pb.txt.gz")
+    placement = floorplan.read_placement(netlist, "initial.plc")
+    floorplan.cost(netlist, placement).proxy()
+    floorplan.place(netlist, seconds=600).save("placed.plc")
+
+Begin reading at `placers/place.py`; the costs are in `costs`.
+"""
+
+from meshwright.features.codesign.floorplan.costs.evaluator import (
+    WEIGHTS,
+    Cost,
+    Evaluator,
+    cost,
+)
+from meshwright.features.codesign.floorplan.costs.legality import (
+    Overlap,
+    faults_of,
+    overlaps_of,
+)
+from meshwright.features.codesign.floorplan.found import (
+    CurvePoint,
+    FoundPlacement,
+    plc_with_costs,
+)
+from meshwright.features.codesign.floorplan.netlist.canvas import (
+    Blockage,
+    Canvas,
+    default_canvas,
+)
+from meshwright.features.codesign.floorplan.netlist.netlist import (
+    Netlist,
+    make_netlist,
+    read,
+)
+from meshwright.features.codesign.floorplan.netlist.placement import (
+    Placement,
+    read_canvas,
+    read_placement,
+    start_of,
+)
+from meshwright.features.codesign.floorplan.placers.place import frame_of, place
+
+__all__ = [
+    "WEIGHTS",
+    "Blockage",
+    "Canvas",
+    "Cost",
+    "CurvePoint",
+    "Evaluator",
+    "FoundPlacement",
+    "Netlist",
+    "Overlap",
+    "Placement",
+    "cost",
+    "default_canvas",
+    "faults_of",
+    "frame_of",
+    "make_netlist",
+    "overlaps_of",
+    "place",
+    "plc_with_costs",
+    "read",
+    "read_canvas",
+    "read_placement",
+    "start_of",
+]

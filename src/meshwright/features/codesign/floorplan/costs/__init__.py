@@ -1,0 +1,1 @@
+"""The proxy cost of Circuit Training: exact, in full and after each move."""

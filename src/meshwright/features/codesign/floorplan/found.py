@@ -1,0 +1,111 @@
+"""A placement that a search found, with its costs and how it was found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from meshwright.features.codesign.floorplan.costs.evaluator import Cost, cost
+from meshwright.features.codesign.floorplan.netlist.placement import Placement
+from meshwright.features.codesign.floorplan.placers.store import write_whole
+
+
+class CurvePoint(NamedTuple):
+    """What a search had reached at one moment.
+
+    proxy: least proxy so far. wirelength, density, congestion: of the best walker then.
+    """
+
+    stage: str
+    seconds: float
+    evaluations: int
+    proxy: float
+    wirelength: float
+    density: float
+    congestion: float
+
+
+@dataclass(frozen=True)
+class FoundPlacement:
+    """The best placement of a search; it is legal.
+
+    weights: of wirelength, density and congestion in the proxy.
+    curve: the way of the search, a point per round.
+    evaluations: moves whose exact cost was computed, by all walkers.
+    """
+
+    placement: Placement
+    weights: tuple[float, float, float]
+    curve: Sequence[CurvePoint] = field(repr=False)
+    evaluations: int
+    seconds: float
+    is_interrupted: bool = False
+
+    @cached_property
+    def cost(self) -> Cost:
+        """All costs, computed in full."""
+        return cost(self.placement.netlist, self.placement)
+
+    @property
+    def proxy(self) -> float:
+        return self.cost.proxy(self.weights)
+
+    @property
+    def gains(self) -> list[tuple[str, int, float, float]]:
+        """For each stage its name, evaluations, seconds and the least proxy at its end."""
+        ends = {point.stage: point for point in self.curve}
+        before, rows = (0, 0.0), list[tuple[str, int, float, float]]()
+        for name, end in ends.items():
+            spent = (end.evaluations - before[0], end.seconds - before[1])
+            rows.append((name, *spent, end.proxy))
+            before = (end.evaluations, end.seconds)
+        return rows
+
+    def to_plc(self) -> str:
+        """The placement as `.plc`, with the published header and its costs."""
+        return plc_with_costs(self.placement, self.cost)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the placement as `.plc`; returns its path."""
+        write_whole(Path(path), self.to_plc().encode())
+        return Path(path)
+
+    def __str__(self) -> str:
+        found = self.cost
+        lines = [
+            *describe(found, self.weights),
+            f"searched    {self.evaluations} moves in {self.seconds:.1f} s"
+            + (", interrupted" if self.is_interrupted else ""),
+        ]
+        lines += [
+            f"  {name:16} {count:>10} moves  {seconds:8.1f} s  proxy {proxy:.4f}"
+            for name, count, seconds, proxy in self.gains
+        ]
+        return "\n".join(lines)
+
+
+def describe(found: Cost, weights: tuple[float, float, float]) -> list[str]:
+    """Lines with the costs of a placement."""
+    first, second, third = weights
+    return [
+        f"wirelength  {found.wirelength:.6f}  ({found.wires:.1f} um)",
+        f"density     {found.density:.6f}",
+        f"congestion  {found.congestion:.6f}",
+        f"proxy       {found.proxy(weights):.6f}  "
+        f"({first:g} wirelength + {second:g} density + {third:g} congestion)",
+        f"overlaps    {len(found.overlaps)}, macros off the canvas {len(found.outside)}",
+    ]
+
+
+def plc_with_costs(placement: Placement, found: Cost) -> str:
+    """The text of a `.plc` whose header has these costs."""
+    return placement.to_text(
+        {
+            "Wirelength": f"{found.wires:.3f}",
+            "Wirelength cost": f"{found.wirelength:.4f}",
+            "Congestion cost": f"{found.congestion:.4f}",
+            "Density cost": f"{found.density:.4f}",
+        }
+    )

@@ -1,0 +1,1 @@
+"""Netlists, canvases and placements of chips, in the formats of Circuit Training."""

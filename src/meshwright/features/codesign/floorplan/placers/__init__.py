@@ -1,0 +1,1 @@
+"""Placers: legal starts, and searches on the exact proxy cost."""

@@ -1,0 +1,112 @@
+"""What a placer does when: its stages, temperatures, and how much of the budget is used."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.errors import FloorplanError
+from meshwright.search.arrays import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a placer.
+
+    share: of the budget. hot, cold: first and last temperature, as multiples of the unit;
+        both 0 for descent, which accepts gains only.
+    is_fresh: whether the walkers begin anew, at places that they draw.
+    meetings: shares of the stage at which the worse walkers go on from the best one.
+    """
+
+    name: str
+    share: float
+    hot: float = 0.0
+    cold: float = 0.0
+    is_fresh: bool = False
+    meetings: tuple[float, ...] = ()
+
+    def heat(self, begin: float, end: float, count: int) -> Floats:
+        """Temperatures of `count` moves between two shares of the stage."""
+        shares = np.linspace(begin, min(end, 1.0), count, endpoint=False)
+        if self.hot == 0:
+            return np.zeros(count)
+        return self.hot * (self.cold / self.hot) ** shares
+
+
+_HOT, _COLD, _WARM = 0.4, 1e-3, 0.03
+"""Temperatures in units of the proxy per block that moves.
+
+At the first nearly all moves are accepted, at the last hardly any (measured on Ariane133
+on NanGate45). The third keeps most of a good start.
+"""
+
+_MEETINGS = (0.6, 0.75, 0.9)
+
+_STAGES = {
+    "auto": (
+        Stage("quick annealing", 0.1, _HOT, _COLD, is_fresh=True),
+        Stage("annealing", 0.82, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
+        Stage("descent", 0.08),
+    ),
+    "anneal": (Stage("annealing", 1.0, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),),
+    "descent": (Stage("descent", 1.0),),
+}
+"""Stages by method."""
+
+METHODS = tuple(_STAGES)
+
+
+def stages_of(method: str, has_start: bool) -> tuple[Stage, ...]:
+    """The stages of a method; from a start that the user gives, none begins anew."""
+    if method not in _STAGES:
+        raise FloorplanError(f"method is {method!r}; wanted one of {', '.join(METHODS)}")
+    if has_start and method != "descent":
+        return (
+            Stage("annealing", 0.9, _WARM, _COLD, meetings=_MEETINGS),
+            Stage("descent", 0.1),
+        )
+    return _STAGES[method]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The budget of a placer: evaluated moves of each walker, or else seconds."""
+
+    seconds: float
+    evaluations: int | None
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0 or (self.evaluations is not None and self.evaluations < 1):
+            raise FloorplanError(
+                f"the budget is {self.seconds} s and {self.evaluations} evaluations; wanted "
+                "more than 0"
+            )
+
+    def used(self, seconds: float, evaluations: int) -> float:
+        """The share of the budget that is used up."""
+        if self.evaluations is not None:
+            return evaluations / self.evaluations
+        return seconds / self.seconds
+
+
+class StopWatch:
+    """Seconds of a search, those of earlier runs that it resumes included."""
+
+    def __init__(self, before: float) -> None:
+        self._begin = time.monotonic() - before
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begin
+
+
+def stage_at(stages: Sequence[Stage], used: float) -> tuple[int, float, float]:
+    """The stage at a share of the budget, its share that is over, and its length."""
+    begin = 0.0
+    for index, stage in enumerate(stages):
+        if used < begin + stage.share or index == len(stages) - 1:
+            return index, (used - begin) / stage.share, stage.share
+        begin += stage.share
+    raise AssertionError("a method has at least one stage")

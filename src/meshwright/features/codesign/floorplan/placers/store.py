@@ -1,0 +1,82 @@
+"""The folder of a search that can be resumed, and files that are replaced as a whole."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshwright.errors import FloorplanError
+
+type Saved = dict[str, np.ndarray]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file, so that a reader finds the old or the new one, never a part."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as fault:
+        part.unlink(missing_ok=True)
+        raise FloorplanError(f"cannot write {path}: {fault.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A folder with the state of a search (`search.npz`) and its best placement.
+
+    The state is one file, so that its parts always belong together.
+    """
+
+    folder: Path
+
+    @property
+    def best(self) -> Path:
+        return self.folder / "best.plc"
+
+    @property
+    def _state(self) -> Path:
+        return self.folder / "search.npz"
+
+    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Any], list[Saved]] | None:
+        """Facts and walkers of the search that was saved; `None` if none was.
+
+        identity: what a search must have in common with the one that it resumes.
+        """
+        if not self._state.exists():
+            return None
+        try:
+            with np.load(self._state, allow_pickle=False) as file:
+                facts = json.loads(str(file["facts"]))
+                walkers = [
+                    {n.partition("/")[2]: file[n] for n in file.files if n.startswith(f"{i}/")}
+                    for i in range(facts["walkers"])
+                ]
+        except (OSError, ValueError, KeyError) as fault:
+            raise FloorplanError(f"cannot resume from {self._state}: {fault}") from None
+        for name, value in identity.items():
+            if facts["identity"].get(name) != value:
+                raise FloorplanError(
+                    f"{self.folder} holds a search with {name} "
+                    f"{facts['identity'].get(name)!r}; this one has {value!r}: resume it "
+                    "with the same, or name another folder"
+                )
+        return facts, walkers
+
+    def save(self, facts: dict[str, Any], walkers: list[Saved]) -> None:
+        """Save facts and walkers."""
+        arrays = {
+            f"{i}/{name}": values
+            for i, saved in enumerate(walkers)
+            for name, values in saved.items()
+        }
+        part = self.folder / f".search.{os.getpid()}.npz"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            np.savez(part, facts=np.array(json.dumps(facts)), **arrays)  # pyright: ignore[reportArgumentType]
+            os.replace(part, self._state)
+        except OSError as fault:
+            raise FloorplanError(f"cannot write {self._state}: {fault.strerror}") from None
