@@ -19,11 +19,6 @@ from meshwright.features.codesign.floorplan.costs.legality import (
     faults_of,
     overlaps_of,
 )
-from meshwright.features.codesign.floorplan.found import (
-    CurvePoint,
-    FoundPlacement,
-    plc_with_costs,
-)
 from meshwright.features.codesign.floorplan.netlist.canvas import (
     Blockage,
     Canvas,
@@ -41,6 +36,11 @@ from meshwright.features.codesign.floorplan.netlist.placement import (
     start_of,
 )
 from meshwright.features.codesign.floorplan.placers.place import frame_of, place
+from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.views.found import (
+    FoundPlacement,
+    plc_with_costs,
+)
 
 __all__ = [
     "WEIGHTS",

@@ -18,7 +18,7 @@ from meshwright.features.codesign.floorplan.costs.evaluator import (
     cost,
 )
 from meshwright.features.codesign.floorplan.costs.legality import faults_of
-from meshwright.features.codesign.floorplan.found import CurvePoint, describe
+from meshwright.features.codesign.floorplan.netlist.files import write_whole
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, read
 from meshwright.features.codesign.floorplan.netlist.placement import (
     Placement,
@@ -26,7 +26,8 @@ from meshwright.features.codesign.floorplan.netlist.placement import (
 )
 from meshwright.features.codesign.floorplan.placers.place import frame_of, place
 from meshwright.features.codesign.floorplan.placers.schedule import METHODS
-from meshwright.features.codesign.floorplan.views.page import write_page
+from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.views.page import describe, make_page
 
 floorplan_command = typer.Typer(
     add_completion=False,
@@ -35,7 +36,8 @@ floorplan_command = typer.Typer(
 )
 
 _NetlistFile = Annotated[
-    Path, Argument(metavar="NETLIST", help="text protobuf: netlist.pb.txt or .pb.txt.gz")
+    Path,
+    Argument(metavar="NETLIST", help="text protobuf: netlist.pb.txt or .pb.txt.gz"),
 ]
 _PlacementFile = Annotated[
     Path, Argument(metavar="PLACEMENT", help="placement of its blocks: .plc")
@@ -71,7 +73,8 @@ def cost_command(
     placed = read_placement(chip, placement)
     found = cost(chip, placed)
     if html is not None:
-        write_page(html, placed, factors)
+        text = make_page({placement.name: placed}, factors)
+        write_whole(html, text.encode())
     if as_json:
         print(json.dumps(_plain(found, factors)))
         return
@@ -93,7 +96,9 @@ def _plain(found: Cost, weights: tuple[float, float, float]) -> dict[str, Any]:
 
 
 def _faults(found: Cost) -> list[str]:
-    return [f"{n} leaves the canvas" for n in found.outside] + list(map(str, found.overlaps))
+    return [f"{n} leaves the canvas" for n in found.outside] + list(
+        map(str, found.overlaps)
+    )
 
 
 @floorplan_command.command("check")
@@ -102,7 +107,9 @@ def check_command(
     placement: _PlacementFile,
     start: Annotated[
         Path | None,
-        Option(help=".plc whose fixed blocks must stay; default: initial.plc beside NETLIST"),
+        Option(
+            help=".plc whose fixed blocks must stay; default: initial.plc beside NETLIST"
+        ),
     ] = None,
 ) -> None:
     """Check that a placement is legal.
@@ -132,7 +139,8 @@ def place_command(  # noqa: PLR0913  an option each
         ),
     ] = None,
     start: Annotated[
-        Path | None, Option(help=".plc from which to go on; default: none of its places")
+        Path | None,
+        Option(help=".plc from which to go on; default: none of its places"),
     ] = None,
     method: Annotated[str, Option(help=", ".join(METHODS))] = "auto",
     weights: _Weights = "1,0.5,0.5",
@@ -140,9 +148,12 @@ def place_command(  # noqa: PLR0913  an option each
     evaluations: Annotated[
         int | None, Option(help="moves per walker, in place of --seconds; repeatable")
     ] = None,
-    seed: Annotated[int, Option("--seed", min=0, max=2**31 - 1, help="random seed")] = 0,
+    seed: Annotated[
+        int, Option("--seed", min=0, max=2**31 - 1, help="random seed")
+    ] = 0,
     resume: Annotated[
-        Path | None, Option("--resume", help="folder of a search to begin or to go on with")
+        Path | None,
+        Option("--resume", help="folder of a search to begin or to go on with"),
     ] = None,
     html: _PageFile = None,
     as_json: AsJson = False,

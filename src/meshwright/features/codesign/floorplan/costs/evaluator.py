@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-
 from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.costs.legality import Overlap, overlaps_of
 from meshwright.features.codesign.floorplan.costs.state import (
@@ -140,7 +139,7 @@ class Evaluator:
         if orientation not in allowed:
             raise FloorplanError(
                 f"{self._name(number)!r} cannot get the orientation {orientation!r}; "
-                f"wanted one of {', '.join(allowed)}, as macros are not turned by 90 degrees"
+                f"wanted one of {', '.join(allowed)}: macros are not turned by 90 degrees"
             )
         return self._change([(number, *self._place(number), orientation)])
 
@@ -156,9 +155,7 @@ class Evaluator:
     def proxy(self) -> float:
         """The weighted sum of the three costs."""
         first, second, third = self._weights
-        return (
-            first * self.wirelength + second * self.density + third * self.congestion
-        )
+        return first * self.wirelength + second * self.density + third * self.congestion
 
     @property
     def wirelength(self) -> float:
@@ -233,4 +230,3 @@ class Evaluator:
         if is_port or self._placement.is_fixed[number]:
             raise FloorplanError(f"{self._name(number)!r} is fixed and cannot be moved")
         return number
-

@@ -13,7 +13,7 @@ _WHOLE = 1e-5
 @compiled_in_place
 def line_of(place: float, size: float, lines: int) -> int:
     """The row or column at a coordinate; outside of the canvas the nearest one."""
-    return min(max(int(math.floor(place / size)), 0), lines - 1)
+    return min(max(math.floor(place / size), 0), lines - 1)
 
 
 @compiled_in_place
@@ -38,7 +38,8 @@ def add_area(
     first = line_of(left, cell_width, tables.columns)
     last = line_of(right, cell_width, tables.columns)
     for row in range(
-        line_of(low, cell_height, tables.rows), line_of(high, cell_height, tables.rows) + 1
+        line_of(low, cell_height, tables.rows),
+        line_of(high, cell_height, tables.rows) + 1,
     ):
         share = covered(low, high, row, cell_height) * scale
         for column in range(first, last + 1):
@@ -82,7 +83,10 @@ def add_blocked(
     low, high = y - tables.height[block] / 2, y + tables.height[block] / 2
     first_column = line_of(left, cell_width, columns)
     last_column = line_of(right, cell_width, columns)
-    first_row, last_row = line_of(low, cell_height, rows), line_of(high, cell_height, rows)
+    first_row, last_row = (
+        line_of(low, cell_height, rows),
+        line_of(high, cell_height, rows),
+    )
     counted_column = _last_counted(left, right, cell_width, columns)
     counted_row = _last_counted(low, high, cell_height, rows)
     across_scale = sign * tables.macro_across / tables.tracks_across

@@ -162,5 +162,7 @@ def _blocked_faults(placement: Placement) -> list[str]:
                 )
             ]
             if min(sides) > 0:
-                faults.append(f"{node.name} lies in the blockage at {area.left}, {area.bottom}")
+                faults.append(
+                    f"{node.name} lies in the blockage at {area.left}, {area.bottom}"
+                )
     return faults

@@ -30,7 +30,11 @@ def add_run(runs: Runs, line: int, first: int, last: int, tracks: float) -> None
 
 @compiled_in_place
 def add_pair(
-    across: Runs, up: Runs, source: tuple[int, int], sink: tuple[int, int], tracks: float
+    across: Runs,
+    up: Runs,
+    source: tuple[int, int],
+    sink: tuple[int, int],
+    tracks: float,
 ) -> None:
     """Route two cells: along the row of the source, then the column of the sink.
 

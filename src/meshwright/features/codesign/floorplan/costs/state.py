@@ -83,7 +83,9 @@ def make_state(tables: Tables, placement: Placement) -> State:
     state = State(
         placement.x.astype(np.float64),
         placement.y.astype(np.float64),
-        np.array([TURNS.get(o, TURNS["N"]) for o in placement.orientations], np.float64),
+        np.array(
+            [TURNS.get(o, TURNS["N"]) for o in placement.orientations], np.float64
+        ),
         np.zeros(num_ends, np.int32),
         np.zeros(num_nets),
         grid,
@@ -247,7 +249,9 @@ def write_use(tables: Tables, state: State) -> None:
     use_of_runs(state.up, tables.tracks_up, state.use[cells:])
     if tables.smoothing > 0:
         smooth(state.use[:cells], state.spread[:cells], tables.rows, tables.smoothing)
-        smooth(state.use[cells:], state.spread[cells:], tables.columns, tables.smoothing)
+        smooth(
+            state.use[cells:], state.spread[cells:], tables.columns, tables.smoothing
+        )
         copy_values(state.spread, state.use)
     for i in range(cells):
         state.use[i] += state.blocked_across[i]

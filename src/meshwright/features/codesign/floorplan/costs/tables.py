@@ -118,7 +118,9 @@ type _End = tuple[int, float, float]
 
 def _nets(netlist: Netlist) -> tuple[list[tuple[_End, ...]], list[float], list[float]]:
     """Ends of each distinct net, source first, and its two weights."""
-    x, y = (netlist.number(k, range(len(netlist.nodes))) for k in ("x_offset", "y_offset"))
+    x, y = (
+        netlist.number(k, range(len(netlist.nodes))) for k in ("x_offset", "y_offset")
+    )
     weights = [float(node.text("weight") or 1.0) for node in netlist.nodes]
     ends: list[_End] = [
         (netlist.block_of[owner], float(x[i]), float(y[i]))

@@ -45,7 +45,14 @@ class Canvas:
     blockages: tuple[Blockage, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("width", "height", "columns", "rows", "routes_across", "routes_up"):
+        for name in (
+            "width",
+            "height",
+            "columns",
+            "rows",
+            "routes_across",
+            "routes_up",
+        ):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise FloorplanError(

@@ -124,7 +124,9 @@ def make_netlist(nodes: Sequence[Node], path: Path | None = None) -> Netlist:
             raise _fault(node, f"is defined twice, at line {first} too")
         index[node.name] = number
     kinds = _kinds(nodes)
-    owners = [i if k is not Kind.PIN else _owner(nodes[i], index) for i, k in enumerate(kinds)]
+    owners = [
+        i if k is not Kind.PIN else _owner(nodes[i], index) for i, k in enumerate(kinds)
+    ]
     for node, owner, kind in zip(nodes, owners, kinds, strict=True):
         if kinds[owner] is Kind.PIN or (kinds[owner] is Kind.PORT and kind is Kind.PIN):
             raise _fault(node, f"belongs to {nodes[owner].name!r}, which is no macro")
@@ -165,9 +167,7 @@ def _owner(node: Node, index: dict[str, int]) -> int:
     return index[name]
 
 
-def _sinks(
-    node: Node, index: dict[str, int], kinds: Sequence[Kind]
-) -> tuple[int, ...]:
+def _sinks(node: Node, index: dict[str, int], kinds: Sequence[Kind]) -> tuple[int, ...]:
     missing = [name for name in node.inputs if name not in index]
     if missing:
         near = did_you_mean(missing[0], index) if len(index) < 10_000 else ""
@@ -175,8 +175,10 @@ def _sinks(
     sinks = tuple(index[name] for name in node.inputs)
     for each in sinks:
         if kinds[each] in (Kind.MACRO, Kind.SOFT):
-            raise _fault(node, f"drives the macro {node.inputs[sinks.index(each)]!r}, "
-                         "not a pin of it")
+            raise _fault(
+                node,
+                f"drives the macro {node.inputs[sinks.index(each)]!r}, not a pin of it",
+            )
     return sinks
 
 

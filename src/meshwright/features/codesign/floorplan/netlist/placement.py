@@ -28,7 +28,7 @@ TURNED = ("E", "FE", "W", "FW")
 
 _NUMBER = r"([-+0-9.eE]+)"
 _FIELDS = {
-    ("columns", "rows"): rf"Columns\s*:\s*(\d+)\s+Rows\s*:\s*(\d+)",
+    ("columns", "rows"): r"Columns\s*:\s*(\d+)\s+Rows\s*:\s*(\d+)",
     ("width", "height"): rf"Width\s*:\s*{_NUMBER}\s+Height\s*:\s*{_NUMBER}",
     ("routes_across", "routes_up"): (
         rf"Routes per micron, hor\s*:\s*{_NUMBER}\s+ver\s*:\s*{_NUMBER}"
@@ -65,9 +65,7 @@ class Placement:
     is_fixed: Bools = field(repr=False)
     comments: tuple[str, ...] = field(default=(), repr=False)
 
-    def moved(
-        self, x: Floats, y: Floats, orientations: tuple[str, ...]
-    ) -> "Placement":
+    def moved(self, x: Floats, y: Floats, orientations: tuple[str, ...]) -> "Placement":
         """The same blocks on the same canvas at other places."""
         return replace(self, x=x, y=y, orientations=orientations)
 
@@ -160,7 +158,9 @@ def start_of(netlist: Netlist, canvas: Canvas | None = None) -> Placement:
         canvas or default_canvas(netlist.area),
         netlist.number("x", blocks),
         netlist.number("y", blocks),
-        tuple(map(_own_orientation, *zip(*((netlist, i) for i in blocks), strict=True))),
+        tuple(
+            map(_own_orientation, *zip(*((netlist, i) for i in blocks), strict=True))
+        ),
         np.array([netlist.kinds[i] is Kind.PORT for i in blocks], np.bool_),
     )
 
@@ -190,7 +190,9 @@ def read_placement(netlist: Netlist, path: str | PathLike[str]) -> Placement:
     x, y, is_fixed = start.x.copy(), start.y.copy(), start.is_fixed.copy()
     orientations, seen = list(start.orientations), set[int]()
     for line, row in rows:
-        block, left, bottom, orientation, fixed = _row(netlist, row, f"line {line} of {file}")
+        block, left, bottom, orientation, fixed = _row(
+            netlist, row, f"line {line} of {file}"
+        )
         if block in seen:
             raise FloorplanError(
                 f"line {line} of {file} places {_name(netlist, block)!r} a second time"
@@ -231,7 +233,9 @@ def _canvas(comments: list[str], path: Path) -> Canvas:
     for names, pattern in _FIELDS.items():
         match = re.search(rf"^#\s*{pattern}", text, re.MULTILINE)
         if match is not None:
-            values |= {n: _float(t, path) for n, t in zip(names, match.groups(), strict=True)}
+            values |= {
+                n: _float(t, path) for n, t in zip(names, match.groups(), strict=True)
+            }
     for first in ("columns", "width"):
         if first not in values:
             raise FloorplanError(
@@ -248,7 +252,9 @@ def _float(text: str, path: Path) -> float:
     try:
         return float(text)
     except ValueError:
-        raise FloorplanError(f"the header of {path} has {text!r} for a number") from None
+        raise FloorplanError(
+            f"the header of {path} has {text!r} for a number"
+        ) from None
 
 
 def _check_counts(netlist: Netlist, comments: list[str], path: Path) -> None:

@@ -55,7 +55,13 @@ class Walk(NamedTuple):
 
 def make_walk(room: Room, seed: int) -> Walk:
     """A walk at its beginning; kinds of moves without blocks get no share."""
-    has = (len(room.soft), len(room.soft), len(room.hard), len(room.hard) - 1, len(room.hard))
+    has = (
+        len(room.soft),
+        len(room.soft),
+        len(room.hard),
+        len(room.hard) - 1,
+        len(room.hard),
+    )
     shares = np.cumsum([s * (h > 0) for s, h in zip(_SHARES, has, strict=True)])
     mixed = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
     return Walk(
@@ -168,7 +174,9 @@ def _neighbour(
     first, last = tables.touched_at[block], tables.touched_at[block + 1]
     if first == last:
         return state.x[block], state.y[block]
-    net = tables.end_net[tables.touched[first + int(draw(walk.random) * (last - first))]]
+    net = tables.end_net[
+        tables.touched[first + int(draw(walk.random) * (last - first))]
+    ]
     begin, end = tables.ends_at[net], tables.ends_at[net + 1]
     other = tables.end_block[begin + int(draw(walk.random) * (end - begin))]
     return state.x[other], state.y[other]

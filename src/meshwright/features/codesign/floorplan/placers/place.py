@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import FloorplanError
-from meshwright.features.codesign.floorplan.costs.evaluator import WEIGHTS, check_weights
+from meshwright.features.codesign.floorplan.costs.evaluator import (
+    WEIGHTS,
+    check_weights,
+)
 from meshwright.features.codesign.floorplan.costs.legality import faults_of
 from meshwright.features.codesign.floorplan.costs.tables import make_tables
-from meshwright.features.codesign.floorplan.found import CurvePoint, FoundPlacement
 from meshwright.features.codesign.floorplan.netlist.canvas import Canvas
+from meshwright.features.codesign.floorplan.netlist.files import write_whole
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist
 from meshwright.features.codesign.floorplan.netlist.placement import (
     Placement,
@@ -29,13 +32,15 @@ from meshwright.features.codesign.floorplan.placers.schedule import (
     stages_of,
 )
 from meshwright.features.codesign.floorplan.placers.start import legalize, scatter
-from meshwright.features.codesign.floorplan.placers.store import Store, write_whole
+from meshwright.features.codesign.floorplan.placers.store import Store
 from meshwright.features.codesign.floorplan.placers.walkers import (
     Walker,
     best_of,
     make_walker,
     run_all,
 )
+from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.views.found import FoundPlacement
 
 _ROUND = 20_000
 """Moves of each walker between two looks at the clock."""
@@ -57,7 +62,7 @@ def frame_of(netlist: Netlist, canvas: Canvas | Placement | None = None) -> Plac
     return start_of(netlist, canvas)
 
 
-def place(
+def place(  # noqa: PLR0913  options of a search, by keyword
     netlist: Netlist,
     start: Placement | None = None,
     *,
@@ -172,6 +177,7 @@ class _Search:
             while (used := self.used) < 1:
                 length = self._round(pool, used, length)
                 self._note(self.stages[self.stage].name, progress)
+                self._save()
 
     @property
     def used(self) -> float:
@@ -188,7 +194,8 @@ class _Search:
             self.stage = index
             self._begin_stage(stage.is_fresh)
         if self.limit.evaluations is not None:
-            count = min(count, self.limit.evaluations - self.evaluations)
+            left = round((1 - begin) * share * self.limit.evaluations)
+            count = max(1, min(count, left))
             length = count / self.limit.evaluations
         end = begin + length / share
         if any(begin <= meeting < end for meeting in stage.meetings):
@@ -199,9 +206,11 @@ class _Search:
         run_all(pool, self.walkers, self.unit * stage.heat(begin, end, count))
         self.evaluations += count
         if best_of(self.walkers).proxy < self.best_proxy:
-            self.best_proxy, self.best = best_of(self.walkers).proxy, self._best_placement()
+            self.best_proxy, self.best = (
+                best_of(self.walkers).proxy,
+                self._best_placement(),
+            )
             self._write()
-        self._save()
         return self.used - used
 
     def _begin_stage(self, is_fresh: bool) -> None:
@@ -249,7 +258,9 @@ class _Search:
         }
         self.store.save(facts, [walker.saved() for walker in self.walkers])
 
-    def _restore(self, facts: dict[str, Any], saved: list[dict[str, np.ndarray]]) -> None:
+    def _restore(
+        self, facts: dict[str, Any], saved: list[dict[str, np.ndarray]]
+    ) -> None:
         for walker, arrays in zip(self.walkers, saved, strict=True):
             walker.restore(arrays)
         self.evaluations, self.stage = facts["evaluations"], facts["stage"]

@@ -40,7 +40,9 @@ def make_room(tables: Tables, placement: Placement) -> Room:
     """The places that a placement's netlist, fixed macros and blockages leave."""
     canvas = placement.canvas
     may_move: Bools = ~placement.is_fixed & tables.has_area
-    closed = [b for b in canvas.blockages if not MACRO_FREE[0] <= b.rate < MACRO_FREE[1]]
+    closed = [
+        b for b in canvas.blockages if not MACRO_FREE[0] <= b.rate < MACRO_FREE[1]
+    ]
     sides = ("left", "bottom", "right", "top")
     return Room(
         np.flatnonzero(tables.is_hard),

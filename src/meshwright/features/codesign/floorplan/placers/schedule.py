@@ -50,7 +50,9 @@ _STAGES = {
         Stage("annealing", 0.82, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
         Stage("descent", 0.08),
     ),
-    "anneal": (Stage("annealing", 1.0, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),),
+    "anneal": (
+        Stage("annealing", 1.0, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
+    ),
     "descent": (Stage("descent", 1.0),),
 }
 """Stages by method."""
@@ -61,7 +63,9 @@ METHODS = tuple(_STAGES)
 def stages_of(method: str, has_start: bool) -> tuple[Stage, ...]:
     """The stages of a method; from a start that the user gives, none begins anew."""
     if method not in _STAGES:
-        raise FloorplanError(f"method is {method!r}; wanted one of {', '.join(METHODS)}")
+        raise FloorplanError(
+            f"method is {method!r}; wanted one of {', '.join(METHODS)}"
+        )
     if has_start and method != "descent":
         return (
             Stage("annealing", 0.9, _WARM, _COLD, meetings=_MEETINGS),
@@ -78,10 +82,12 @@ class Limit:
     evaluations: int | None
 
     def __post_init__(self) -> None:
-        if not self.seconds > 0 or (self.evaluations is not None and self.evaluations < 1):
+        if not self.seconds > 0 or (
+            self.evaluations is not None and self.evaluations < 1
+        ):
             raise FloorplanError(
-                f"the budget is {self.seconds} s and {self.evaluations} evaluations; wanted "
-                "more than 0"
+                f"the budget is {self.seconds} s and {self.evaluations} evaluations; "
+                "wanted more than 0"
             )
 
     def used(self, seconds: float, evaluations: int) -> float:

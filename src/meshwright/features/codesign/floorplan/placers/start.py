@@ -48,7 +48,9 @@ def legalize(placement: Placement, tables: Tables, room: Room) -> Placement:
     _check_fit(placement, tables)
     sizes = tables.width[room.hard] * tables.height[room.hard]
     by_area = room.hard[np.argsort(-sizes, kind="stable")]
-    by_height = room.hard[np.lexsort((-tables.width[room.hard], -tables.height[room.hard]))]
+    by_height = room.hard[
+        np.lexsort((-tables.width[room.hard], -tables.height[room.hard]))
+    ]
     x, y = _inside(placement, tables)
     targets = _targets(placement)
     for order, is_packed in ((by_area, False), (by_height, True), (by_area, True)):
@@ -102,7 +104,7 @@ def _inside(placement: Placement, tables: Tables) -> tuple[Floats, Floats]:
 
 
 def _targets(placement: Placement) -> tuple[Floats, Floats]:
-    """Offsets from a place to all others of a fine lattice, the nearest first, [targets]."""
+    """Offsets from a place to all of a fine lattice, the nearest first, [targets]."""
     canvas = placement.canvas
     steps = np.arange(-_FINE, _FINE + 1) / _FINE
     dx, dy = np.meshgrid(steps * canvas.width, steps * canvas.height)

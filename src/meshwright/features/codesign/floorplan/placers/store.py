@@ -1,4 +1,4 @@
-"""The folder of a search that can be resumed, and files that are replaced as a whole."""
+"""The folder of a search that can be resumed."""
 
 import json
 import os
@@ -11,17 +11,6 @@ import numpy as np
 from meshwright.errors import FloorplanError
 
 type Saved = dict[str, np.ndarray]
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file, so that a reader finds the old or the new one, never a part."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except OSError as fault:
-        part.unlink(missing_ok=True)
-        raise FloorplanError(f"cannot write {path}: {fault.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +30,9 @@ class Store:
     def _state(self) -> Path:
         return self.folder / "search.npz"
 
-    def load(self, identity: dict[str, Any]) -> tuple[dict[str, Any], list[Saved]] | None:
+    def load(
+        self, identity: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[Saved]] | None:
         """Facts and walkers of the search that was saved; `None` if none was.
 
         identity: what a search must have in common with the one that it resumes.
@@ -52,7 +43,11 @@ class Store:
             with np.load(self._state, allow_pickle=False) as file:
                 facts = json.loads(str(file["facts"]))
                 walkers = [
-                    {n.partition("/")[2]: file[n] for n in file.files if n.startswith(f"{i}/")}
+                    {
+                        n.partition("/")[2]: file[n]
+                        for n in file.files
+                        if n.startswith(f"{i}/")
+                    }
                     for i in range(facts["walkers"])
                 ]
         except (OSError, ValueError, KeyError) as fault:
@@ -77,6 +72,8 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             np.savez(part, facts=np.array(json.dumps(facts)), **arrays)  # pyright: ignore[reportArgumentType]
-            os.replace(part, self._state)
+            part.replace(self._state)
         except OSError as fault:
-            raise FloorplanError(f"cannot write {self._state}: {fault.strerror}") from None
+            raise FloorplanError(
+                f"cannot write {self._state}: {fault.strerror}"
+            ) from None

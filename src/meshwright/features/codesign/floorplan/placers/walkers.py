@@ -15,7 +15,11 @@ from meshwright.features.codesign.floorplan.costs.state import (
 )
 from meshwright.features.codesign.floorplan.costs.tables import TURNS, Tables
 from meshwright.features.codesign.floorplan.netlist.placement import Placement
-from meshwright.features.codesign.floorplan.placers.anneal import Walk, anneal, make_walk
+from meshwright.features.codesign.floorplan.placers.anneal import (
+    Walk,
+    anneal,
+    make_walk,
+)
 from meshwright.features.codesign.floorplan.placers.room import Room
 from meshwright.search.arrays import Floats
 
@@ -67,7 +71,12 @@ class Walker:
     def arrays(self) -> dict[str, np.ndarray]:
         """What the walker's further way depends on, but for its random numbers."""
         state = self.state
-        return {"x": state.x, "y": state.y, "turn": state.turn, "current": self.walk.current}
+        return {
+            "x": state.x,
+            "y": state.y,
+            "turn": state.turn,
+            "current": self.walk.current,
+        }
 
     def take(self, arrays: dict[str, np.ndarray]) -> None:
         """Set the arrays that `arrays` gives."""

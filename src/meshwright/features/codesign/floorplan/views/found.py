@@ -1,30 +1,18 @@
 """A placement that a search found, with its costs and how it was found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from meshwright.features.codesign.floorplan.costs.evaluator import Cost, cost
+from meshwright.features.codesign.floorplan.netlist.files import write_whole
 from meshwright.features.codesign.floorplan.netlist.placement import Placement
-from meshwright.features.codesign.floorplan.placers.store import write_whole
-
-
-class CurvePoint(NamedTuple):
-    """What a search had reached at one moment.
-
-    proxy: least proxy so far. wirelength, density, congestion: of the best walker then.
-    """
-
-    stage: str
-    seconds: float
-    evaluations: int
-    proxy: float
-    wirelength: float
-    density: float
-    congestion: float
+from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.views.page import describe, make_page
+from meshwright.features.codesign.floorplan.views.pictures import draw_placement
 
 
 @dataclass(frozen=True)
@@ -72,6 +60,31 @@ class FoundPlacement:
         write_whole(Path(path), self.to_plc().encode())
         return Path(path)
 
+    def svg(self) -> str:
+        """A picture of the placement in SVG."""
+        return draw_placement(self.placement)
+
+    def report(
+        self, path: str | PathLike[str], others: Mapping[str, Placement] | None = None
+    ) -> Path:
+        """Write an HTML page: the placement, its maps, the curve; returns its path.
+
+        others: placements by name, with which the page compares this one.
+        """
+        shown = {"found": self.placement, **(others or {})}
+        text = make_page(shown, self.weights, str(self), self.curve)
+        write_whole(Path(path), text.encode())
+        return Path(path)
+
+    def facts(self) -> dict[str, Any]:
+        """How the placement was found, as plain data."""
+        names = ("stage", "evaluations", "seconds", "proxy")
+        return {
+            "evaluations": self.evaluations,
+            "seconds": self.seconds,
+            "stages": [dict(zip(names, row, strict=True)) for row in self.gains],
+        }
+
     def __str__(self) -> str:
         found = self.cost
         lines = [
@@ -84,19 +97,6 @@ class FoundPlacement:
             for name, count, seconds, proxy in self.gains
         ]
         return "\n".join(lines)
-
-
-def describe(found: Cost, weights: tuple[float, float, float]) -> list[str]:
-    """Lines with the costs of a placement."""
-    first, second, third = weights
-    return [
-        f"wirelength  {found.wirelength:.6f}  ({found.wires:.1f} um)",
-        f"density     {found.density:.6f}",
-        f"congestion  {found.congestion:.6f}",
-        f"proxy       {found.proxy(weights):.6f}  "
-        f"({first:g} wirelength + {second:g} density + {third:g} congestion)",
-        f"overlaps    {len(found.overlaps)}, macros off the canvas {len(found.outside)}",
-    ]
 
 
 def plc_with_costs(placement: Placement, found: Cost) -> str:
