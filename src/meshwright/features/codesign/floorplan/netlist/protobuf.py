@@ -92,9 +92,10 @@ def parse_nodes(text: str, source: str) -> list[Node]:
             is_open = False
         else:
             return nodes
+    position += len(text) - position - len(text[position:].lstrip())
     at = text.count("\n", 0, position) + 1
     where = f"in node {name!r}, which begins at line {line}" if is_open else "after"
-    rest = text[position : position + 200].lstrip().split("\n")[0][:40]
+    rest = text[position : position + 40].split("\n")[0]
     raise FloorplanError(
         f"{source} cannot be read from line {at} on ({rest!r}, {where}); wanted "
         'nodes such as node { name: "A" input: "B" attr { key: "x" value { f: 1 } } }'
