@@ -110,12 +110,19 @@ def make_state(tables: Tables, placement: Placement) -> State:
 
 
 @compiled_in_place
-def _end_cell(tables: Tables, state: State, end: int) -> int:
-    """The cell of an end of a net; outside of the canvas the nearest one."""
+def end_place(tables: Tables, state: State, end: int) -> tuple[float, float]:
+    """The place of an end of a net, in microns."""
     block, dx, dy = tables.end_block[end], tables.end_x[end], tables.end_y[end]
     turn = state.turn
     x = state.x[block] + (turn[block, 0] * dx + turn[block, 1] * dy)
     y = state.y[block] + (turn[block, 2] * dx + turn[block, 3] * dy)
+    return x, y
+
+
+@compiled_in_place
+def _end_cell(tables: Tables, state: State, end: int) -> int:
+    """The cell of an end of a net; outside of the canvas the nearest one."""
+    x, y = end_place(tables, state, end)
     column = line_of(x, tables.cell_width, tables.columns)
     return line_of(y, tables.cell_height, tables.rows) * tables.columns + column
 
@@ -125,11 +132,8 @@ def _net_length(tables: Tables, state: State, net: int) -> float:
     """Half the perimeter of the box around a net's ends, in microns."""
     left = low = np.inf
     right = high = -np.inf
-    turn = state.turn
     for end in range(tables.ends_at[net], tables.ends_at[net + 1]):
-        block, dx, dy = tables.end_block[end], tables.end_x[end], tables.end_y[end]
-        x = state.x[block] + (turn[block, 0] * dx + turn[block, 1] * dy)
-        y = state.y[block] + (turn[block, 2] * dx + turn[block, 3] * dy)
+        x, y = end_place(tables, state, end)
         left, right = min(left, x), max(right, x)
         low, high = min(low, y), max(high, y)
     return (right - left) + (high - low)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from meshwright.features.codesign.floorplan.costs.state import (
     State,
     commit,
+    end_place,
     proxy,
     shift,
     take_back,
@@ -22,10 +23,10 @@ from meshwright.features.codesign.floorplan.placers.room import (
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
-SOFT_SHIFT, SOFT_TO_NET, HARD_SHIFT, HARD_SWAP, FLIP = range(5)
+SOFT_SHIFT, SOFT_ALIGN, HARD_SHIFT, HARD_ALIGN, HARD_SWAP, FLIP = range(6)
 """Kinds of moves."""
 
-_SHARES = (0.45, 0.15, 0.2, 0.1, 0.1)
+_SHARES = (0.45, 0.15, 0.2, 0.05, 0.08, 0.07)
 """Share of each kind among the moves that are tried."""
 
 _TARGET = 0.4
@@ -55,13 +56,8 @@ class Walk(NamedTuple):
 
 def make_walk(room: Room, seed: int) -> Walk:
     """A walk at its beginning; kinds of moves without blocks get no share."""
-    has = (
-        len(room.soft),
-        len(room.soft),
-        len(room.hard),
-        len(room.hard) - 1,
-        len(room.hard),
-    )
+    soft, hard = len(room.soft), len(room.hard)
+    has = (soft, soft, hard, hard, hard - 1, hard)
     shares = np.cumsum([s * (h > 0) for s, h in zip(_SHARES, has, strict=True)])
     mixed = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
     return Walk(
@@ -106,10 +102,10 @@ def anneal(
             kind += 1
         limit = walk.current[0] - heat[i] * math.log(1.0 - draw(walk.random))
         walk.counts[kind, 0] += 1
-        if kind <= SOFT_TO_NET:
+        if kind <= SOFT_ALIGN:
             is_taken = _try_soft(tables, state, room, walk, weights, (kind, limit))
-        elif kind == HARD_SHIFT:
-            is_taken = _try_hard(tables, state, room, walk, weights, limit)
+        elif kind <= HARD_ALIGN:
+            is_taken = _try_hard(tables, state, room, walk, weights, (kind, limit))
         elif kind == HARD_SWAP:
             is_taken = _try_swap(tables, state, room, walk, weights, limit)
         else:
@@ -146,14 +142,7 @@ def _try_soft(
     kind, limit = how
     block = pick(walk, room.soft)
     old_x, old_y = state.x[block], state.y[block]
-    x, y = old_x, old_y
-    reach_x = walk.reach[0] * tables.width_all
-    reach_y = walk.reach[0] * tables.height_all
-    if kind == SOFT_TO_NET:
-        x, y = _neighbour(tables, state, walk, block)
-        reach_x, reach_y = tables.cell_width, tables.cell_height
-    x += (2 * draw(walk.random) - 1) * reach_x
-    y += (2 * draw(walk.random) - 1) * reach_y
+    x, y = _target(tables, state, walk, block, kind)
     half_width, half_height = tables.width[block] / 2, tables.height[block] / 2
     x = min(max(x, half_width), max(half_width, tables.width_all - half_width))
     y = min(max(y, half_height), max(half_height, tables.height_all - half_height))
@@ -167,19 +156,62 @@ def _try_soft(
 
 
 @compiled_in_place
-def _neighbour(
+def _target(
+    tables: Tables, state: State, walk: Walk, block: int, kind: int
+) -> tuple[float, float]:
+    """The place to which a block is to move: in its window, or in line with something."""
+    x, y = state.x[block], state.y[block]
+    if kind == SOFT_ALIGN or kind == HARD_ALIGN:
+        return _aligned(tables, state, walk, block)
+    reach = walk.reach[0] if kind == SOFT_SHIFT else walk.reach[1]
+    x += (2 * draw(walk.random) - 1) * reach * tables.width_all
+    y += (2 * draw(walk.random) - 1) * reach * tables.height_all
+    return x, y
+
+
+@compiled_in_place
+def _aligned(
     tables: Tables, state: State, walk: Walk, block: int
 ) -> tuple[float, float]:
-    """The place of a random block that a net joins with this one, or of itself."""
-    first, last = tables.touched_at[block], tables.touched_at[block + 1]
-    if first == last:
-        return state.x[block], state.y[block]
-    net = tables.end_net[
-        tables.touched[first + int(draw(walk.random) * (last - first))]
-    ]
+    """A place in line with another end of one of the block's nets, or with the grid.
+
+    With an end: near it, or exactly in x, in y, or in both.
+    """
+    x, y = state.x[block], state.y[block]
+    how, first = draw(walk.random), tables.touched_at[block]
+    count = tables.touched_at[block + 1] - first
+    if how < 0.1 or count == 0:
+        return _on_grid(tables, walk, block, x, y)
+    own = tables.touched[first + int(draw(walk.random) * count)]
+    net = tables.end_net[own]
     begin, end = tables.ends_at[net], tables.ends_at[net + 1]
-    other = tables.end_block[begin + int(draw(walk.random) * (end - begin))]
-    return state.x[other], state.y[other]
+    other = begin + int(draw(walk.random) * (end - begin))
+    own_x, own_y = end_place(tables, state, own)
+    other_x, other_y = end_place(tables, state, other)
+    if how < 0.5:
+        x += other_x - own_x + (2 * draw(walk.random) - 1) * tables.cell_width
+        y += other_y - own_y + (2 * draw(walk.random) - 1) * tables.cell_height
+        return x, y
+    if how < 0.85:
+        x += other_x - own_x
+    if how >= 0.7:
+        y += other_y - own_y
+    return x, y
+
+
+@compiled_in_place
+def _on_grid(
+    tables: Tables, walk: Walk, block: int, x: float, y: float
+) -> tuple[float, float]:
+    """The nearest place in x or y at which an edge or the centre is on the grid."""
+    side = int(3 * draw(walk.random)) / 2 - 0.5  # left edge, centre, right edge
+    if draw(walk.random) < 0.5:
+        size, offset = tables.cell_width, side * tables.width[block]
+        shift_by = 0.5 if side == 0 else 0.0
+        return (round((x + offset) / size - shift_by) + shift_by) * size - offset, y
+    size, offset = tables.cell_height, side * tables.height[block]
+    shift_by = 0.5 if side == 0 else 0.0
+    return x, (round((y + offset) / size - shift_by) + shift_by) * size - offset
 
 
 @compiled_in_place
@@ -197,14 +229,17 @@ def _adapt(tables: Tables, walk: Walk, which: int, is_taken: bool) -> None:
 
 @compiled_in_place
 def _try_hard(
-    tables: Tables, state: State, room: Room, walk: Walk, weights: Floats, limit: float
+    tables: Tables,
+    state: State,
+    room: Room,
+    walk: Walk,
+    weights: Floats,
+    how: tuple[int, float],
 ) -> bool:
+    kind, limit = how
     block = pick(walk, room.hard)
     old_x, old_y = state.x[block], state.y[block]
-    target = (
-        old_x + (2 * draw(walk.random) - 1) * walk.reach[1] * tables.width_all,
-        old_y + (2 * draw(walk.random) - 1) * walk.reach[1] * tables.height_all,
-    )
+    target = _target(tables, state, walk, block, kind)
     x, y, is_free = nearest_free(tables, room, (state.x, state.y), block, target)
     is_taken = False
     if is_free:
@@ -212,7 +247,8 @@ def _try_hard(
         is_taken = _decide(tables, state, walk, weights, limit)
         if not is_taken:
             state.x[block], state.y[block] = old_x, old_y
-    _adapt(tables, walk, 1, is_taken)
+    if kind == HARD_SHIFT:
+        _adapt(tables, walk, 1, is_taken)
     return is_taken
 
 
