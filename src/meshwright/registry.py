@@ -71,9 +71,7 @@ _PANELS = {
     },
     "Search for a model or a machine": {
         "nas": "Search for models that are accurate, and fast on a given machine.",
-        "floorplan": (
-            "Place the macros of a chip, and compute a placement's exact proxy cost."
-        ),
+        "floorplan": "Place a chip's macros, and compute the exact proxy cost.",
     },
     "Learn a policy for a system": {
         "policies": (

@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshwright.codesign import floorplan as fp
-from meshwright.features.codesign.floorplan.netlist.protobuf import Node, parse_nodes
+from meshwright.features.codesign.floorplan.netlist.protobuf import (
+    NetlistNode,
+    parse_nodes,
+)
 
 DATA = Path(__file__).parents[3] / "data" / "floorplan"
 ARIANE = DATA / "macroplacement" / "ariane133_ng45"
@@ -19,16 +22,16 @@ def ariane() -> fp.Netlist:
     return fp.read(ARIANE / "netlist.pb.txt.gz")
 
 
-def node(name: str, kind: str, *inputs: str, **values: float | str) -> Node:
+def node(name: str, kind: str, *inputs: str, **values: float | str) -> NetlistNode:
     """A node with attributes, texts in quotes."""
     texts = {
         key: f'placeholder: "{v}"' if isinstance(v, str) else f"f: {v!r}"
         for key, v in {"type": kind, **values}.items()
     }
-    return Node(name, inputs, texts, 0)
+    return NetlistNode(name, inputs, texts, 0)
 
 
-def text(*nodes: Node) -> str:
+def text(*nodes: NetlistNode) -> str:
     return fp.make_netlist(nodes).to_text()
 
 
@@ -36,10 +39,12 @@ def parsed(source: str) -> fp.Netlist:
     return fp.make_netlist(parse_nodes(source, "the text"))
 
 
-def random_nodes(seed: int, macros: int = 6, softs: int = 8, ports: int = 4) -> list[Node]:
+def random_nodes(
+    seed: int, macros: int = 6, softs: int = 8, ports: int = 4
+) -> list[NetlistNode]:
     """Nodes of a chip of 100 by 80 um, with nets of 2 to 6 pins, some weighted."""
     rng = random.Random(seed)
-    nodes, pins = list[Node](), list[str]()
+    nodes, pins = list[NetlistNode](), list[str]()
     for i in range(ports):
         nodes.append(node(f"P{i}", "PORT", side="LEFT", x=0.0, y=rng.uniform(0, 80)))
         pins.append(f"P{i}")
@@ -71,7 +76,7 @@ def random_nodes(seed: int, macros: int = 6, softs: int = 8, ports: int = 4) -> 
     ]
 
 
-def random_chip(seed: int, smoothing: int = 0) -> fp.Placement:
+def random_chip(seed: int, smoothing: int = 0) -> fp.ChipPlacement:
     """A random netlist, placed at random."""
     canvas = fp.Canvas(100.0, 80.0, 9, 7, 4.0, 5.0, 2.5, 3.0, smoothing)
     return fp.start_of(fp.make_netlist(random_nodes(seed)), canvas)

@@ -4,13 +4,13 @@ import math
 from collections import Counter
 
 from meshwright.codesign import floorplan as fp
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind
+from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
 
 SIGNS = {"N": (1, 1), "FN": (-1, 1), "S": (-1, -1), "FS": (1, -1), "-": (1, 1)}
 
 
 def plain_costs(
-    netlist: fp.Netlist, placement: fp.Placement
+    netlist: fp.Netlist, placement: fp.ChipPlacement
 ) -> tuple[float, float, float]:
     """Wirelength, density and congestion."""
     canvas = placement.canvas
@@ -34,7 +34,7 @@ def plain_costs(
     across_use, up_use = _use(canvas, across, up)
     density = Counter[tuple[int, int]]()
     for block, index in enumerate(netlist.blocks):
-        if netlist.kinds[index] is not Kind.PORT:
+        if netlist.kinds[index] is not NodeKind.PORT:
             _cover(netlist, placement, block, density, across_use, up_use)
     count = canvas.columns * canvas.rows
     size = canvas.cell_width * canvas.cell_height
@@ -53,11 +53,13 @@ def _cells(canvas: fp.Canvas) -> list[tuple[int, int]]:
 
 
 def _position(
-    netlist: fp.Netlist, placement: fp.Placement, index: int
+    netlist: fp.Netlist, placement: fp.ChipPlacement, index: int
 ) -> tuple[float, float]:
     block = netlist.block_of[netlist.owners[index]]
     sign = SIGNS[placement.orientations[block]]
-    dx, dy = (float(netlist.nodes[index].text(k) or 0) for k in ("x_offset", "y_offset"))
+    dx, dy = (
+        float(netlist.nodes[index].text(k) or 0) for k in ("x_offset", "y_offset")
+    )
     return placement.x[block] + sign[0] * dx, placement.y[block] + sign[1] * dy
 
 
@@ -91,7 +93,9 @@ def _route(cells: list[tuple[int, int]]) -> tuple[list, list]:
         h = [(c, y1) for c in range(x1, x2)] + [(c, y2) for c in range(x2, x3)]
         v = [(x2, r) for r in _between(y1, y2)]
     else:
-        (x1, y1), (x2, y2), (x3, y3) = sorted(cells, key=lambda cell: (cell[1], cell[0]))
+        (x1, y1), (x2, y2), (x3, y3) = sorted(
+            cells, key=lambda cell: (cell[1], cell[0])
+        )
         h = [(c, y2) for c in range(min(x1, x2, x3), max(x1, x2, x3))]
         v = [(x1, r) for r in _between(y1, y2)] + [(x3, r) for r in _between(y2, y3)]
     return h, v
@@ -117,7 +121,9 @@ def _cover(netlist, placement, block, density, across, up):
     canvas, node = placement.canvas, netlist.nodes[netlist.blocks[block]]
     width, height = (float(node.text(k) or 0) for k in ("width", "height"))
     x, y = placement.x[block], placement.y[block]
-    first, last = (_cell(canvas, x + s * width / 2, y + s * height / 2) for s in (-1, 1))
+    first, last = (
+        _cell(canvas, x + s * width / 2, y + s * height / 2) for s in (-1, 1)
+    )
 
     def part(low, high, line, size):
         return max(0.0, min(high, (line + 1) * size) - max(low, line * size))
@@ -135,7 +141,7 @@ def _cover(netlist, placement, block, density, across, up):
     ):
         ends = (share(low), share(end))
         no_last.append(low != end and any(abs(e - size) > 1e-5 for e in ends))
-    is_macro = netlist.kinds[netlist.blocks[block]] is Kind.MACRO
+    is_macro = netlist.kinds[netlist.blocks[block]] is NodeKind.MACRO
     for row in range(first[1], last[1] + 1):
         for column in range(first[0], last[0] + 1):
             w, h = wide(column), high(row)
@@ -144,7 +150,9 @@ def _cover(netlist, placement, block, density, across, up):
                 continue
             if not (no_last[0] and column == last[0]):
                 across[column, row] += (
-                    h * canvas.macro_across / (canvas.cell_height * canvas.routes_across)
+                    h
+                    * canvas.macro_across
+                    / (canvas.cell_height * canvas.routes_across)
                 )
             if not (no_last[1] and row == last[1]):
                 up[column, row] += (

@@ -9,9 +9,15 @@ import pytest
 
 from meshwright.codesign import floorplan as fp
 from meshwright.errors import FloorplanError
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind
-
-from tests.features.codesign.floorplan.chips import ARIANE, TILES, TOYS, ariane, random_chip, random_nodes
+from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
+from tests.features.codesign.floorplan.chips import (
+    ARIANE,
+    TILES,
+    TOYS,
+    ariane,
+    random_chip,
+    random_nodes,
+)
 from tests.features.codesign.floorplan.plain_costs import plain_costs
 
 NAMES = ("wirelength", "density", "congestion")
@@ -80,8 +86,8 @@ def walk(placement, moves, seed=0):
     """An evaluator after random moves, some of which were undone."""
     evaluator = fp.Evaluator(placement.netlist, placement)
     rng, netlist, canvas = random.Random(seed), placement.netlist, placement.canvas
-    hard = netlist.blocks_of(Kind.MACRO)
-    both = [*hard, *netlist.blocks_of(Kind.SOFT)]
+    hard = netlist.blocks_of(NodeKind.MACRO)
+    both = [*hard, *netlist.blocks_of(NodeKind.SOFT)]
     for _ in range(moves):
         kind = rng.randrange(5)
         if kind == 0:

@@ -6,9 +6,17 @@ import pytest
 
 from meshwright.codesign import floorplan as fp
 from meshwright.errors import FloorplanError
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind
-
-from tests.features.codesign.floorplan.chips import ARIANE, TOYS, ariane, node, parsed, random_chip, random_nodes, text
+from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
+from tests.features.codesign.floorplan.chips import (
+    ARIANE,
+    TOYS,
+    ariane,
+    node,
+    parsed,
+    random_chip,
+    random_nodes,
+    text,
+)
 
 MACRO = node("M", "MACRO", width=4.0, height=2.0, x=5.0, y=5.0)
 PIN = node("M/p", "MACRO_PIN", macro_name="M", x_offset=0.0, y_offset=0.0)
@@ -22,16 +30,18 @@ def test_a_netlist_is_written_as_it_was_read():
         assert (first.name, first.inputs) == (second.name, second.inputs)
         assert first.attributes == second.attributes
     assert again.metadata.attributes == netlist.metadata.attributes
-    assert [netlist.kinds.count(kind) for kind in Kind] == [133, 782, 18477, 495, 0]
+    assert [netlist.kinds.count(kind) for kind in NodeKind] == [133, 782, 18477, 495, 0]
 
 
 def test_both_spellings_of_types_are_read():
     netlist = fp.read(TOYS / "toy_macro_stdcell" / "netlist.pb.txt")
-    assert netlist.kinds.count(Kind.CELL) == 12
-    lower = parsed(text(MACRO, PIN, PORT).replace("MACRO", "macro").replace("PORT", "port"))
-    assert lower.kinds == (Kind.MACRO, Kind.PIN, Kind.PORT)
+    assert netlist.kinds.count(NodeKind.CELL) == 12
+    lower = parsed(
+        text(MACRO, PIN, PORT).replace("MACRO", "macro").replace("PORT", "port")
+    )
+    assert lower.kinds == (NodeKind.MACRO, NodeKind.PIN, NodeKind.PORT)
     group = replace(MACRO, name="Grp_1", attributes={**MACRO.attributes})
-    assert fp.make_netlist([group, MACRO, PIN]).kinds[0] is Kind.SOFT
+    assert fp.make_netlist([group, MACRO, PIN]).kinds[0] is NodeKind.SOFT
 
 
 def test_a_placement_is_written_as_it_was_read(tmp_path):
@@ -67,7 +77,10 @@ def test_places_are_written_without_loss(tmp_path):
         ([node("A", "MAGIC")], "type 'MAGIC'; wanted one of MACRO"),
         ([PORT], "drives 'M/p', which the netlist lacks"),
         ([node("M", "MACRO", width=0.0, height=1.0)], "width 0.0; wanted above 0"),
-        ([node("M", "MACRO", width="wide", height=1.0)], "width 'wide'; wanted a number"),
+        (
+            [node("M", "MACRO", width="wide", height=1.0)],
+            "width 'wide'; wanted a number",
+        ),
         ([MACRO, replace(PIN, inputs=("M",))], "drives the macro 'M'"),
         ([], "has no nodes"),
     ],
@@ -101,7 +114,10 @@ HEADER = "# Columns : 9  Rows : 7\n# Width : 100  Height : 80\n"
     ("content", "words"),
     [
         ("", "lacks columns"),
-        ("# Columns : 9  Rows : 7\n# Width : 0  Height : 80\n", "width 0.0; wanted above 0"),
+        (
+            "# Columns : 9  Rows : 7\n# Width : 0  Height : 80\n",
+            "width 0.0; wanted above 0",
+        ),
         (HEADER + "0 1 2 N\n", "line 3 of .*wanted: node_index x y orientation fixed"),
         (HEADER + "0 1 2 Q 0\n", "orientation 'Q'"),
         (HEADER + "5 1 2 N 0\n", "node 5, which is no block"),

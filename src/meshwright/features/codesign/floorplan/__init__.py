@@ -10,12 +10,12 @@ Begin reading at `placers/place.py`; the costs are in `costs`.
 
 from meshwright.features.codesign.floorplan.costs.evaluator import (
     WEIGHTS,
-    Cost,
     Evaluator,
+    PlacementCost,
     cost,
 )
 from meshwright.features.codesign.floorplan.costs.legality import (
-    Overlap,
+    MacroOverlap,
     faults_of,
     overlaps_of,
 )
@@ -30,13 +30,13 @@ from meshwright.features.codesign.floorplan.netlist.netlist import (
     read,
 )
 from meshwright.features.codesign.floorplan.netlist.placement import (
-    Placement,
+    ChipPlacement,
     read_canvas,
     read_placement,
     start_of,
 )
 from meshwright.features.codesign.floorplan.placers.place import frame_of, place
-from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.views.curve import SearchPoint
 from meshwright.features.codesign.floorplan.views.found import (
     FoundPlacement,
     plc_with_costs,
@@ -46,13 +46,13 @@ __all__ = [
     "WEIGHTS",
     "Blockage",
     "Canvas",
-    "Cost",
-    "CurvePoint",
+    "ChipPlacement",
     "Evaluator",
     "FoundPlacement",
+    "MacroOverlap",
     "Netlist",
-    "Overlap",
-    "Placement",
+    "PlacementCost",
+    "SearchPoint",
     "cost",
     "default_canvas",
     "faults_of",

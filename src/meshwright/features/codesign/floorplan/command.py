@@ -13,7 +13,7 @@ from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson
 from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.costs.evaluator import (
-    Cost,
+    PlacementCost,
     check_weights,
     cost,
 )
@@ -21,18 +21,18 @@ from meshwright.features.codesign.floorplan.costs.legality import faults_of
 from meshwright.features.codesign.floorplan.netlist.files import write_whole
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, read
 from meshwright.features.codesign.floorplan.netlist.placement import (
-    Placement,
+    ChipPlacement,
     read_placement,
 )
 from meshwright.features.codesign.floorplan.placers.place import frame_of, place
 from meshwright.features.codesign.floorplan.placers.schedule import METHODS
-from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.views.curve import SearchPoint
 from meshwright.features.codesign.floorplan.views.page import describe, make_page
 
 floorplan_command = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Place the macros of a chip, and compute a placement's exact proxy cost.",
+    help="Place a chip's macros, and compute the exact proxy cost.",
 )
 
 _NetlistFile = Annotated[
@@ -81,7 +81,7 @@ def cost_command(
     print("\n".join([str(chip), *describe(found, factors), *_faults(found)]))
 
 
-def _plain(found: Cost, weights: tuple[float, float, float]) -> dict[str, Any]:
+def _plain(found: PlacementCost, weights: tuple[float, float, float]) -> dict[str, Any]:
     """The figures of a cost as plain data."""
     return {
         "wirelength": found.wirelength,
@@ -95,7 +95,7 @@ def _plain(found: Cost, weights: tuple[float, float, float]) -> dict[str, Any]:
     }
 
 
-def _faults(found: Cost) -> list[str]:
+def _faults(found: PlacementCost) -> list[str]:
     return [f"{n} leaves the canvas" for n in found.outside] + list(
         map(str, found.overlaps)
     )
@@ -192,12 +192,12 @@ def place_command(  # noqa: PLR0913  an option each
         print(found)
 
 
-def _read_frame(chip: Netlist, canvas: Path | None) -> Placement:
+def _read_frame(chip: Netlist, canvas: Path | None) -> ChipPlacement:
     """The canvas and fixed blocks: of the file that is named, or of the usual one."""
     return frame_of(chip, None if canvas is None else read_placement(chip, canvas))
 
 
-def _progress_line(point: CurvePoint) -> str:
+def _progress_line(point: SearchPoint) -> str:
     return (
         f"{point.seconds:.0f} s  {point.stage}  {point.evaluations} moves  wirelength "
         f"{point.wirelength:.4f}  density {point.density:.4f}  congestion "

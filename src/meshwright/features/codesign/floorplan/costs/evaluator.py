@@ -4,15 +4,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from meshwright.errors import FloorplanError
-from meshwright.features.codesign.floorplan.costs.legality import Overlap, overlaps_of
+from meshwright.features.codesign.floorplan.costs.legality import (
+    MacroOverlap,
+    overlaps_of,
+)
 from meshwright.features.codesign.floorplan.costs.state import (
-    commit,
     congestion,
     density,
     make_state,
+    move_block,
+    proxy,
     recompute,
-    shift,
     wirelength,
     write_use,
 )
@@ -20,11 +25,11 @@ from meshwright.features.codesign.floorplan.costs.tables import (
     TURNS,
     make_tables,
 )
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind, Netlist
+from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, NodeKind
 from meshwright.features.codesign.floorplan.netlist.placement import (
     TURNED,
     UPRIGHT,
-    Placement,
+    ChipPlacement,
 )
 from meshwright.search.arrays import Floats
 
@@ -55,7 +60,7 @@ class Routing:
 
 
 @dataclass(frozen=True)
-class Cost:
+class PlacementCost:
     """The costs of a placement (Circuit Training).
 
     wirelength, density, congestion: without unit.
@@ -70,7 +75,7 @@ class Cost:
     wires: float
     routing: Routing = field(repr=False)
     cell_density: Floats = field(repr=False)
-    overlaps: tuple[Overlap, ...] = field(repr=False)
+    overlaps: tuple[MacroOverlap, ...] = field(repr=False)
     outside: tuple[str, ...] = field(repr=False)
 
     def proxy(self, weights: Sequence[float] = WEIGHTS) -> float:
@@ -79,13 +84,13 @@ class Cost:
         return first * self.wirelength + second * self.density + third * self.congestion
 
 
-def cost(netlist: Netlist, placement: Placement) -> Cost:
+def cost(netlist: Netlist, placement: ChipPlacement) -> PlacementCost:
     """The exact costs of a placement, computed in full."""
     _check_netlist(netlist, placement)
     return Evaluator(netlist, placement).cost()
 
 
-def _check_netlist(netlist: Netlist, placement: Placement) -> None:
+def _check_netlist(netlist: Netlist, placement: ChipPlacement) -> None:
     if placement.netlist is not netlist:
         raise FloorplanError(
             "the placement is of another netlist; read it with this one: "
@@ -102,12 +107,12 @@ class Evaluator:
     def __init__(
         self,
         netlist: Netlist,
-        placement: Placement,
+        placement: ChipPlacement,
         weights: Sequence[float] = WEIGHTS,
     ) -> None:
         _check_netlist(netlist, placement)
         self._placement = placement
-        self._weights = check_weights(weights)
+        self._weights = np.array(check_weights(weights))
         self._orientations = list(placement.orientations)
         self._tables = make_tables(placement)
         self._state = make_state(self._tables, placement)
@@ -147,15 +152,12 @@ class Evaluator:
         """Take back the last move that was not taken back; returns the proxy."""
         if not self._undo:
             raise FloorplanError("there is no move to undo")
-        for change in reversed(self._undo.pop()):
-            self._apply(*change)
-        return self.proxy
+        return [self._apply(*change) for change in reversed(self._undo.pop())][-1]
 
     @property
     def proxy(self) -> float:
         """The weighted sum of the three costs."""
-        first, second, third = self._weights
-        return first * self.wirelength + second * self.density + third * self.congestion
+        return proxy(self._tables, self._state, self._weights)
 
     @property
     def wirelength(self) -> float:
@@ -170,12 +172,12 @@ class Evaluator:
         return congestion(self._tables, self._state)
 
     @property
-    def placement(self) -> Placement:
+    def placement(self) -> ChipPlacement:
         """The placement after all moves."""
         x, y = self._state.x.copy(), self._state.y.copy()
         return self._placement.moved(x, y, tuple(self._orientations))
 
-    def cost(self) -> Cost:
+    def cost(self) -> PlacementCost:
         """All figures of the placement, computed in full."""
         tables, state = self._tables, self._state
         recompute(tables, state)
@@ -184,7 +186,7 @@ class Evaluator:
         cells = rows * columns
         placement = self.placement
         outside, overlaps = overlaps_of(placement)
-        return Cost(
+        return PlacementCost(
             wirelength=self.wirelength,
             density=self.density,
             congestion=self.congestion,
@@ -200,16 +202,15 @@ class Evaluator:
 
     def _change(self, changes: list[tuple[int, float, float, str]]) -> float:
         before = [(b, *self._place(b), self._orientations[b]) for b, *_ in changes]
-        for change in changes:
-            self._apply(*change)
         self._undo.append(before)
-        return self.proxy
+        return [self._apply(*change) for change in changes][-1]
 
-    def _apply(self, block: int, x: float, y: float, orientation: str) -> None:
-        self._orientations[block] = orientation
-        self._state.turn[block] = TURNS.get(orientation, TURNS["N"])
-        shift(self._tables, self._state, block, x, y)
-        commit(self._state)
+    def _apply(self, block: int, x: float, y: float, orientation: str) -> float:
+        if orientation != self._orientations[block]:
+            self._orientations[block] = orientation
+            self._state.turn[block] = TURNS[orientation]
+        place = (float(x), float(y))
+        return move_block(self._tables, self._state, self._weights, block, place)
 
     def _place(self, block: int) -> tuple[float, float]:
         return float(self._state.x[block]), float(self._state.y[block])
@@ -226,7 +227,7 @@ class Evaluator:
             raise FloorplanError(
                 f"there is no block {block}; wanted 0 to {len(netlist.blocks) - 1}"
             )
-        is_port = netlist.kinds[netlist.blocks[number]] is Kind.PORT
+        is_port = netlist.kinds[netlist.blocks[number]] is NodeKind.PORT
         if is_port or self._placement.is_fixed[number]:
             raise FloorplanError(f"{self._name(number)!r} is fixed and cannot be moved")
         return number

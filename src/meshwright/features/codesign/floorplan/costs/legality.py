@@ -10,8 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind
-from meshwright.features.codesign.floorplan.netlist.placement import TURNED, Placement
+from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
+from meshwright.features.codesign.floorplan.netlist.placement import (
+    TURNED,
+    ChipPlacement,
+)
 from meshwright.search.arrays import Floats
 
 _DOUBT = 1e-6
@@ -19,7 +22,7 @@ _DOUBT = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class MacroOverlap:
     """Two macros that overlap by so many square microns."""
 
     first: str
@@ -31,14 +34,14 @@ class Overlap:
 
 
 def overlaps_of(
-    placement: Placement, macros: Sequence[int] | None = None
-) -> tuple[tuple[str, ...], tuple[Overlap, ...]]:
+    placement: ChipPlacement, macros: Sequence[int] | None = None
+) -> tuple[tuple[str, ...], tuple[MacroOverlap, ...]]:
     """Names of macros that leave the canvas, and pairs of macros that overlap.
 
     macros: blocks to look at, by default all macros.
     """
     netlist = placement.netlist
-    hard = netlist.blocks_of(Kind.MACRO) if macros is None else list(macros)
+    hard = netlist.blocks_of(NodeKind.MACRO) if macros is None else list(macros)
     names = [netlist.nodes[netlist.blocks[b]].name for b in hard]
     indices = [netlist.blocks[b] for b in hard]
     boxes = _Boxes(
@@ -50,7 +53,7 @@ def overlaps_of(
     size = (placement.canvas.width, placement.canvas.height)
     outside = tuple(n for i, n in enumerate(names) if boxes.leaves(i, size))
     pairs = boxes.overlapping()
-    overlaps = (Overlap(names[i], names[j], area) for i, j, area in pairs)
+    overlaps = (MacroOverlap(names[i], names[j], area) for i, j, area in pairs)
     return outside, tuple(overlaps)
 
 
@@ -107,7 +110,9 @@ def _common(a: Fraction, a_size: Fraction, b: Fraction, b_size: Fraction) -> Fra
     return min(a + a_size / 2, b + b_size / 2) - low
 
 
-def faults_of(placement: Placement, start: Placement | None = None) -> list[str]:
+def faults_of(
+    placement: ChipPlacement, start: ChipPlacement | None = None
+) -> list[str]:
     """Why a placement is not legal, a sentence each; none if it is.
 
     start: a placement whose fixed blocks must not have moved.
@@ -116,7 +121,7 @@ def faults_of(placement: Placement, start: Placement | None = None) -> list[str]
     faults = [f"{name} leaves the canvas" for name in outside]
     faults += map(str, overlaps)
     netlist = placement.netlist
-    for block in netlist.blocks_of(Kind.MACRO):
+    for block in netlist.blocks_of(NodeKind.MACRO):
         node = netlist.nodes[netlist.blocks[block]]
         orientation = placement.orientations[block]
         if orientation in TURNED and (node.text("orientation") or "N") not in TURNED:
@@ -124,7 +129,7 @@ def faults_of(placement: Placement, start: Placement | None = None) -> list[str]
     return faults + _moved_faults(placement, start) + _blocked_faults(placement)
 
 
-def _moved_faults(placement: Placement, start: Placement | None) -> list[str]:
+def _moved_faults(placement: ChipPlacement, start: ChipPlacement | None) -> list[str]:
     """Fixed blocks that are not where the start has them."""
     if start is None:
         return []
@@ -141,13 +146,13 @@ MACRO_FREE = (0.99, 1.0)
 """Range of rates of blockages in which macros may lie: those for standard cells only."""
 
 
-def _blocked_faults(placement: Placement) -> list[str]:
+def _blocked_faults(placement: ChipPlacement) -> list[str]:
     """Macros that lie in blockages that are closed to them."""
     netlist, faults = placement.netlist, list[str]()
     for area in placement.canvas.blockages:
         if MACRO_FREE[0] <= area.rate < MACRO_FREE[1]:
             continue
-        for block in netlist.blocks_of(Kind.MACRO):
+        for block in netlist.blocks_of(NodeKind.MACRO):
             node = netlist.nodes[netlist.blocks[block]]
             sides = [
                 _common(

@@ -18,7 +18,7 @@ from meshwright.features.codesign.floorplan.costs.routes import (
     use_of_runs,
 )
 from meshwright.features.codesign.floorplan.costs.tables import TURNS, Cells, Tables
-from meshwright.features.codesign.floorplan.netlist.placement import Placement
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
@@ -26,7 +26,7 @@ _DENSEST, _FULLEST = 0.1, 0.05
 """Shares of the cells, and of their horizontal and vertical uses, that costs look at."""
 
 
-class State(NamedTuple):
+class PlacementState(NamedTuple):
     """Places of B blocks and all that follows from them.
 
     x, y: centres, [B]. turn: matrix of the orientation, [B, 4].
@@ -70,7 +70,7 @@ _LOG = 8
 """Moves between two commits for which the log has room, as multiples of all ends."""
 
 
-def make_state(tables: Tables, placement: Placement) -> State:
+def make_state(tables: Tables, placement: ChipPlacement) -> PlacementState:
     """The state of a placement, computed in full."""
     columns, rows, num_ends = tables.columns, tables.rows, len(tables.end_block)
     cells, num_nets = columns * rows, len(tables.wire_weight)
@@ -80,7 +80,7 @@ def make_state(tables: Tables, placement: Placement) -> State:
     parts = np.split(grid, np.cumsum(sizes)[:-1])
     views = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
     longest = int(np.diff(tables.touched_at).max(initial=1))
-    state = State(
+    state = PlacementState(
         placement.x.astype(np.float64),
         placement.y.astype(np.float64),
         np.array(
@@ -110,7 +110,7 @@ def make_state(tables: Tables, placement: Placement) -> State:
 
 
 @compiled_in_place
-def end_place(tables: Tables, state: State, end: int) -> tuple[float, float]:
+def end_place(tables: Tables, state: PlacementState, end: int) -> tuple[float, float]:
     """The place of an end of a net, in microns."""
     block, dx, dy = tables.end_block[end], tables.end_x[end], tables.end_y[end]
     turn = state.turn
@@ -120,7 +120,7 @@ def end_place(tables: Tables, state: State, end: int) -> tuple[float, float]:
 
 
 @compiled_in_place
-def _end_cell(tables: Tables, state: State, end: int) -> int:
+def _end_cell(tables: Tables, state: PlacementState, end: int) -> int:
     """The cell of an end of a net; outside of the canvas the nearest one."""
     x, y = end_place(tables, state, end)
     column = line_of(x, tables.cell_width, tables.columns)
@@ -128,7 +128,7 @@ def _end_cell(tables: Tables, state: State, end: int) -> int:
 
 
 @compiled_in_place
-def _net_length(tables: Tables, state: State, net: int) -> float:
+def _net_length(tables: Tables, state: PlacementState, net: int) -> float:
     """Half the perimeter of the box around a net's ends, in microns."""
     left = low = np.inf
     right = high = -np.inf
@@ -140,7 +140,7 @@ def _net_length(tables: Tables, state: State, net: int) -> float:
 
 
 @compiled_in_place
-def recompute(tables: Tables, state: State) -> None:
+def recompute(tables: Tables, state: PlacementState) -> None:
     """Compute everything anew from the places of the blocks."""
     state.grid[:] = 0.0
     state.wires[0] = 0.0
@@ -157,7 +157,7 @@ def recompute(tables: Tables, state: State) -> None:
 
 
 @compiled_in_place
-def _add_block(tables: Tables, state: State, block: int, sign: float) -> None:
+def _add_block(tables: Tables, state: PlacementState, block: int, sign: float) -> None:
     place = (state.x[block], state.y[block])
     if tables.has_area[block]:
         add_area(tables, block, place, state.area, sign)
@@ -167,7 +167,7 @@ def _add_block(tables: Tables, state: State, block: int, sign: float) -> None:
 
 
 @compiled_in_place
-def commit(state: State) -> None:
+def commit(state: PlacementState) -> None:
     """Accept all moves since the last commit."""
     copy_values(state.grid, state.saved)
     state.wires[1] = state.wires[0]
@@ -175,7 +175,7 @@ def commit(state: State) -> None:
 
 
 @compiled_in_place
-def take_back(state: State) -> None:
+def take_back(state: PlacementState) -> None:
     """Undo the effects of all moves since the last commit, but for the blocks' places."""
     copy_values(state.saved, state.grid)
     state.wires[0] = state.wires[1]
@@ -187,7 +187,9 @@ def take_back(state: State) -> None:
 
 
 @compiled_in_place
-def shift(tables: Tables, state: State, block: int, x: float, y: float) -> None:
+def shift(
+    tables: Tables, state: PlacementState, block: int, x: float, y: float
+) -> None:
     """Move a block, and update what it touches: its nets, routes and cells.
 
     At most four moves may lie between two commits.
@@ -199,16 +201,30 @@ def shift(tables: Tables, state: State, block: int, x: float, y: float) -> None:
 
 
 @compiled_in_place
-def update_nets(tables: Tables, state: State, block: int) -> None:
+def move_block(
+    tables: Tables,
+    state: PlacementState,
+    weights: Floats,
+    block: int,
+    place: tuple[float, float],
+) -> float:
+    """Move a block for good; returns the new proxy."""
+    shift(tables, state, block, place[0], place[1])
+    commit(state)
+    return proxy(tables, state, weights)
+
+
+@compiled_in_place
+def update_nets(tables: Tables, state: PlacementState, block: int) -> None:
     """Update lengths and routes of a block's nets after its ends have moved."""
     grid = (state.across, state.up, state.cells, state.met)
     last = tables.touched_at[block + 1]
     i = tables.touched_at[block]
     while i < last:
-        net = tables.end_net[tables.touched[i]]
+        net = int(tables.end_net[tables.touched[i]])
         is_removed = False
         while i < last and tables.end_net[tables.touched[i]] == net:
-            end = tables.touched[i]
+            end = int(tables.touched[i])
             cell = _end_cell(tables, state, end)
             if cell != state.end_cell[end]:
                 if not is_removed:
@@ -230,20 +246,20 @@ def update_nets(tables: Tables, state: State, block: int) -> None:
 
 
 @compiled_in_place
-def wirelength(tables: Tables, state: State) -> float:
+def wirelength(tables: Tables, state: PlacementState) -> float:
     """The cost of wirelength."""
     return state.wires[0] * tables.wire_scale
 
 
 @compiled_in_place
-def density(state: State) -> float:
+def density(state: PlacementState) -> float:
     """Half of the mean density of the densest tenth of the cells, at least one."""
     count = max(1, int(_DENSEST * len(state.area)))
     return 0.5 * top_mean(state.area, count, state.density_hint, state.kept)
 
 
 @compiled_in_place
-def write_use(tables: Tables, state: State) -> None:
+def write_use(tables: Tables, state: PlacementState) -> None:
     """Write the share of wires in use into `state.use`.
 
     First horizontal wires row by row, then vertical wires column by column.
@@ -263,7 +279,7 @@ def write_use(tables: Tables, state: State) -> None:
 
 
 @compiled_in_place
-def congestion(tables: Tables, state: State) -> float:
+def congestion(tables: Tables, state: PlacementState) -> float:
     """The mean of the largest 5 % of all horizontal and vertical uses, at least one."""
     write_use(tables, state)
     count = max(1, int(_FULLEST * len(state.use)))
@@ -271,7 +287,7 @@ def congestion(tables: Tables, state: State) -> float:
 
 
 @compiled_in_place
-def proxy(tables: Tables, state: State, weights: Floats) -> float:
+def proxy(tables: Tables, state: PlacementState, weights: Floats) -> float:
     """The weighted sum of wirelength, density and congestion."""
     return (
         weights[0] * wirelength(tables, state)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind, Netlist
-from meshwright.features.codesign.floorplan.netlist.placement import Placement
+from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, NodeKind
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.search.arrays import Bools, Floats, Ints, starts_of
 
 type Cells = NDArray[np.int32]
@@ -74,7 +74,7 @@ class Tables(NamedTuple):
     height_all: float
 
 
-def make_tables(placement: Placement) -> Tables:
+def make_tables(placement: ChipPlacement) -> Tables:
     """The arrays of a placement's netlist and canvas."""
     netlist, canvas = placement.netlist, placement.canvas
     blocks = netlist.blocks
@@ -87,8 +87,8 @@ def make_tables(placement: Placement) -> Tables:
     return Tables(
         width=netlist.number("width", blocks),
         height=netlist.number("height", blocks),
-        is_hard=np.array([kind is Kind.MACRO for kind in kinds]),
-        has_area=np.array([kind is not Kind.PORT for kind in kinds]),
+        is_hard=np.array([kind is NodeKind.MACRO for kind in kinds]),
+        has_area=np.array([kind is not NodeKind.PORT for kind in kinds]),
         ends_at=starts_of(net_sizes),
         end_block=end_block,
         end_x=ends[:, 1].copy(),
@@ -124,9 +124,9 @@ def _nets(netlist: Netlist) -> tuple[list[tuple[_End, ...]], list[float], list[f
     weights = [float(node.text("weight") or 1.0) for node in netlist.nodes]
     ends: list[_End] = [
         (netlist.block_of[owner], float(x[i]), float(y[i]))
-        if netlist.kinds[i] is Kind.PIN
+        if netlist.kinds[i] is NodeKind.PIN
         else (netlist.block_of[i], 0.0, 0.0)
-        if netlist.kinds[i] in (Kind.PORT, Kind.CELL)
+        if netlist.kinds[i] in (NodeKind.PORT, NodeKind.CELL)
         else (-1, 0.0, 0.0)
         for i, owner in enumerate(netlist.owners)
     ]

@@ -12,14 +12,14 @@ import numpy as np
 
 from meshwright.errors import FloorplanError, did_you_mean
 from meshwright.features.codesign.floorplan.netlist.protobuf import (
-    Node,
+    NetlistNode,
     read_nodes,
     write_nodes,
 )
 from meshwright.search.arrays import Floats
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What a node is. Pins belong to macros; every other node is a block."""
 
     MACRO = "macro"
@@ -30,10 +30,10 @@ class Kind(Enum):
 
 
 _TYPES = {
-    "macro": Kind.MACRO,
-    "macro_pin": Kind.PIN,
-    "port": Kind.PORT,
-    "stdcell": Kind.CELL,
+    "macro": NodeKind.MACRO,
+    "macro_pin": NodeKind.PIN,
+    "port": NodeKind.PORT,
+    "stdcell": NodeKind.CELL,
 }
 _METADATA = "__metadata__"
 _GROUP = "Grp_"
@@ -53,17 +53,17 @@ class Netlist:
     path: file that was read.
     """
 
-    nodes: tuple[Node, ...] = field(repr=False)
-    kinds: tuple[Kind, ...] = field(repr=False)
+    nodes: tuple[NetlistNode, ...] = field(repr=False)
+    kinds: tuple[NodeKind, ...] = field(repr=False)
     owners: tuple[int, ...] = field(repr=False)
     sinks: tuple[tuple[int, ...], ...] = field(repr=False)
-    metadata: Node | None = field(default=None, repr=False)
+    metadata: NetlistNode | None = field(default=None, repr=False)
     path: Path | None = None
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
         """Indices of the nodes that have a place of their own: all but pins."""
-        return tuple(i for i, kind in enumerate(self.kinds) if kind is not Kind.PIN)
+        return tuple(i for i, kind in enumerate(self.kinds) if kind is not NodeKind.PIN)
 
     @cached_property
     def block_of(self) -> dict[int, int]:
@@ -82,7 +82,7 @@ class Netlist:
             raise FloorplanError(f"the netlist has no block {name!r}{near}")
         return self.block_of_name[name]
 
-    def blocks_of(self, *kinds: Kind) -> list[int]:
+    def blocks_of(self, *kinds: NodeKind) -> list[int]:
         """Positions in `blocks` of the blocks of some kinds."""
         return [b for b, i in enumerate(self.blocks) if self.kinds[i] in kinds]
 
@@ -97,7 +97,7 @@ class Netlist:
         return float(width @ height)
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{self.kinds.count(k)} {k.value}s" for k in Kind)
+        counts = ", ".join(f"{self.kinds.count(k)} {k.value}s" for k in NodeKind)
         return f"netlist of {counts}, {sum(map(bool, self.sinks))} nets"
 
     def to_text(self) -> str:
@@ -111,7 +111,7 @@ def read(path: str | PathLike[str]) -> Netlist:
     return make_netlist(read_nodes(Path(path)), Path(path))
 
 
-def make_netlist(nodes: Sequence[Node], path: Path | None = None) -> Netlist:
+def make_netlist(nodes: Sequence[NetlistNode], path: Path | None = None) -> Netlist:
     """The netlist of nodes; fails if they do not fit together."""
     metadata = next((node for node in nodes if node.name == _METADATA), None)
     nodes = [node for node in nodes if node.name != _METADATA]
@@ -125,21 +125,24 @@ def make_netlist(nodes: Sequence[Node], path: Path | None = None) -> Netlist:
         index[node.name] = number
     kinds = _kinds(nodes)
     owners = [
-        i if k is not Kind.PIN else _owner(nodes[i], index) for i, k in enumerate(kinds)
+        i if k is not NodeKind.PIN else _owner(nodes[i], index)
+        for i, k in enumerate(kinds)
     ]
     for node, owner, kind in zip(nodes, owners, kinds, strict=True):
-        if kinds[owner] is Kind.PIN or (kinds[owner] is Kind.PORT and kind is Kind.PIN):
+        if kinds[owner] is NodeKind.PIN or (
+            kinds[owner] is NodeKind.PORT and kind is NodeKind.PIN
+        ):
             raise _fault(node, f"belongs to {nodes[owner].name!r}, which is no macro")
         _check_numbers(node, kind)
     sinks = tuple(_sinks(node, index, kinds) for node in nodes)
     return Netlist(tuple(nodes), kinds, tuple(owners), sinks, metadata, path)
 
 
-def _fault(node: Node, what: str) -> FloorplanError:
+def _fault(node: NetlistNode, what: str) -> FloorplanError:
     return FloorplanError(f"node {node.name!r} at line {node.line} {what}")
 
 
-def _kinds(nodes: Sequence[Node]) -> tuple[Kind, ...]:
+def _kinds(nodes: Sequence[NetlistNode]) -> tuple[NodeKind, ...]:
     """The kind of each node.
 
     Types are spelled in upper or lower case. A soft macro is named `Grp_*`; in a file with
@@ -147,18 +150,18 @@ def _kinds(nodes: Sequence[Node]) -> tuple[Kind, ...]:
     """
     types = [node.text("type") or "" for node in nodes]
     is_mixed = "MACRO" in types and "macro" in types
-    kinds: list[Kind] = []
+    kinds: list[NodeKind] = []
     for node, name in zip(nodes, types, strict=True):
         kind = _TYPES.get(name.lower())
         if kind is None:
             known = ", ".join(_TYPES).upper()
             raise _fault(node, f"has the type {name!r}; wanted one of {known}")
         is_soft = node.name.startswith(_GROUP) or (is_mixed and name == "macro")
-        kinds.append(Kind.SOFT if kind is Kind.MACRO and is_soft else kind)
+        kinds.append(NodeKind.SOFT if kind is NodeKind.MACRO and is_soft else kind)
     return tuple(kinds)
 
 
-def _owner(node: Node, index: dict[str, int]) -> int:
+def _owner(node: NetlistNode, index: dict[str, int]) -> int:
     name = node.text("macro_name")
     if name is None:
         raise _fault(node, "is a pin and names no macro (attribute macro_name)")
@@ -167,14 +170,16 @@ def _owner(node: Node, index: dict[str, int]) -> int:
     return index[name]
 
 
-def _sinks(node: Node, index: dict[str, int], kinds: Sequence[Kind]) -> tuple[int, ...]:
+def _sinks(
+    node: NetlistNode, index: dict[str, int], kinds: Sequence[NodeKind]
+) -> tuple[int, ...]:
     missing = [name for name in node.inputs if name not in index]
     if missing:
         near = did_you_mean(missing[0], index) if len(index) < 10_000 else ""
         raise _fault(node, f"drives {missing[0]!r}, which the netlist lacks{near}")
     sinks = tuple(index[name] for name in node.inputs)
     for each in sinks:
-        if kinds[each] in (Kind.MACRO, Kind.SOFT):
+        if kinds[each] in (NodeKind.MACRO, NodeKind.SOFT):
             raise _fault(
                 node,
                 f"drives the macro {node.inputs[sinks.index(each)]!r}, not a pin of it",
@@ -182,19 +187,19 @@ def _sinks(node: Node, index: dict[str, int], kinds: Sequence[Kind]) -> tuple[in
     return sinks
 
 
-def _check_numbers(node: Node, kind: Kind) -> None:
+def _check_numbers(node: NetlistNode, kind: NodeKind) -> None:
     """Fail for attributes that are no finite numbers, or sizes that are not above zero."""
     for key in ("x", "y", "x_offset", "y_offset", "weight"):
         _number(node, key, 0.0)
     if _number(node, "weight", 1.0) < 0:
         raise _fault(node, f"has the negative weight {node.text('weight')}")
-    if kind in (Kind.MACRO, Kind.SOFT):
+    if kind in (NodeKind.MACRO, NodeKind.SOFT):
         for key in ("width", "height"):
             if not _number(node, key, 0.0) > 0:
                 raise _fault(node, f"has the {key} {node.text(key)}; wanted above 0")
 
 
-def _number(node: Node, key: str, default: float) -> float:
+def _number(node: NetlistNode, key: str, default: float) -> float:
     text = node.text(key)
     if text is None:
         return default

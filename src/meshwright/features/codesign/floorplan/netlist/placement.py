@@ -16,7 +16,7 @@ from meshwright.features.codesign.floorplan.netlist.canvas import (
     Canvas,
     default_canvas,
 )
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind, Netlist
+from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, NodeKind
 from meshwright.plain import read_text
 from meshwright.search.arrays import Bools, Floats
 
@@ -42,13 +42,17 @@ _FIELDS = {
 """Fields of the canvas in the header, and how the header spells them."""
 
 _BLOCKAGE = re.compile(rf"#\s*Blockage\s*:\s*{r'\s+'.join([_NUMBER] * 5)}\s*$")
-_COUNTS = {"HARD_MACROs": Kind.MACRO, "SOFT_MACROs": Kind.SOFT, "PORTs": Kind.PORT}
+_COUNTS = {
+    "HARD_MACROs": NodeKind.MACRO,
+    "SOFT_MACROs": NodeKind.SOFT,
+    "PORTs": NodeKind.PORT,
+}
 _WHOLE = ("columns", "rows", "smoothing")
 _COLUMN_TITLES = "# node_index x y orientation fixed"
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class ChipPlacement:
     """The place of each block of a netlist on a canvas.
 
     x, y: centres in microns, [blocks].
@@ -65,8 +69,10 @@ class Placement:
     is_fixed: Bools = field(repr=False)
     comments: tuple[str, ...] = field(default=(), repr=False)
 
-    def moved(self, x: Floats, y: Floats, orientations: tuple[str, ...]) -> "Placement":
-        """The same blocks on the same canvas at other places."""
+    def moved(
+        self, x: Floats, y: Floats, orientations: tuple[str, ...]
+    ) -> "ChipPlacement":
+        """This placement with its blocks at other places."""
         return replace(self, x=x, y=y, orientations=orientations)
 
     def to_text(self, costs: Mapping[str, str] | None = None) -> str:
@@ -107,24 +113,24 @@ def _after_size(lines: list[str]) -> int:
     return sizes[-1] + 1 if sizes else len(lines)
 
 
-def _new_header(placement: Placement) -> list[str]:
+def _new_header(placement: ChipPlacement) -> list[str]:
     netlist, canvas = placement.netlist, placement.canvas
     kinds = Counter(netlist.kinds)
     pins = Counter(
         netlist.kinds[owner]
         for kind, owner in zip(netlist.kinds, netlist.owners, strict=True)
-        if kind is Kind.PIN
+        if kind is NodeKind.PIN
     )
-    hard, soft = kinds[Kind.MACRO], kinds[Kind.SOFT]
+    hard, soft = kinds[NodeKind.MACRO], kinds[NodeKind.SOFT]
     counts = {
         "HARD_MACROs     ": hard,
-        "HARD_MACRO_PINs ": pins[Kind.MACRO],
+        "HARD_MACRO_PINs ": pins[NodeKind.MACRO],
         "MACROs          ": hard + soft,
-        "MACRO_PINs      ": kinds[Kind.PIN],
-        "PORTs           ": kinds[Kind.PORT],
+        "MACRO_PINs      ": kinds[NodeKind.PIN],
+        "PORTs           ": kinds[NodeKind.PORT],
         "SOFT_MACROs     ": soft,
-        "SOFT_MACRO_PINs ": pins[Kind.SOFT],
-        "STDCELLs        ": kinds[Kind.CELL],
+        "SOFT_MACRO_PINs ": pins[NodeKind.SOFT],
+        "STDCELLs        ": kinds[NodeKind.CELL],
     }
     return [
         "# Placement file for Circuit Training",
@@ -147,13 +153,13 @@ def _new_header(placement: Placement) -> list[str]:
     ]
 
 
-def start_of(netlist: Netlist, canvas: Canvas | None = None) -> Placement:
+def start_of(netlist: Netlist, canvas: Canvas | None = None) -> ChipPlacement:
     """The positions that the netlist itself gives its blocks; ports alone are fixed.
 
     canvas: by default that of Circuit Training's engine.
     """
     blocks = netlist.blocks
-    return Placement(
+    return ChipPlacement(
         netlist,
         canvas or default_canvas(netlist.area),
         netlist.number("x", blocks),
@@ -161,12 +167,12 @@ def start_of(netlist: Netlist, canvas: Canvas | None = None) -> Placement:
         tuple(
             map(_own_orientation, *zip(*((netlist, i) for i in blocks), strict=True))
         ),
-        np.array([netlist.kinds[i] is Kind.PORT for i in blocks], np.bool_),
+        np.array([netlist.kinds[i] is NodeKind.PORT for i in blocks], np.bool_),
     )
 
 
 def _own_orientation(netlist: Netlist, index: int) -> str:
-    if netlist.kinds[index] not in (Kind.MACRO, Kind.SOFT):
+    if netlist.kinds[index] not in (NodeKind.MACRO, NodeKind.SOFT):
         return "-"
     return netlist.nodes[index].text("orientation") or "N"
 
@@ -177,7 +183,7 @@ def read_canvas(path: str | PathLike[str]) -> Canvas:
     return _canvas(comments, Path(path))
 
 
-def read_placement(netlist: Netlist, path: str | PathLike[str]) -> Placement:
+def read_placement(netlist: Netlist, path: str | PathLike[str]) -> ChipPlacement:
     """The placement of a netlist's blocks in a `.plc`.
 
     A file without any place, as some tools write for netlists with coordinates, leaves
@@ -200,13 +206,15 @@ def read_placement(netlist: Netlist, path: str | PathLike[str]) -> Placement:
         seen.add(block)
         x[block], y[block], is_fixed[block] = left, bottom, fixed
         orientations[block] = orientation if orientation != "-" else orientations[block]
-    missing = set(netlist.blocks_of(Kind.MACRO, Kind.SOFT, Kind.PORT)) - seen
+    missing = (
+        set(netlist.blocks_of(NodeKind.MACRO, NodeKind.SOFT, NodeKind.PORT)) - seen
+    )
     if rows and missing:
         raise FloorplanError(
             f"{file} has no place for {_name(netlist, min(missing))!r} and in all "
             f"{len(missing)} blocks; it is of another netlist, or was cut off"
         )
-    return Placement(
+    return ChipPlacement(
         netlist, start.canvas, x, y, tuple(orientations), is_fixed, tuple(comments)
     )
 

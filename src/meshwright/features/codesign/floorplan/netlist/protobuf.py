@@ -30,7 +30,7 @@ _NAME, _INPUT, _KEY = 3, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NetlistNode:
     """One node of the file.
 
     inputs: names of the nodes that this one drives; the format calls its sinks so.
@@ -49,7 +49,7 @@ class Node:
         return None if value is None else value.partition(":")[2].strip().strip('"')
 
 
-def read_nodes(path: Path) -> list[Node]:
+def read_nodes(path: Path) -> list[NetlistNode]:
     """The nodes of a netlist file, which may be compressed by gzip."""
     try:
         raw = path.read_bytes()
@@ -65,9 +65,9 @@ def read_nodes(path: Path) -> list[Node]:
     return parse_nodes(text, str(path))
 
 
-def parse_nodes(text: str, source: str) -> list[Node]:
+def parse_nodes(text: str, source: str) -> list[NetlistNode]:
     """The nodes of a netlist's text; `source` is its name in messages."""
-    nodes: list[Node] = []
+    nodes: list[NetlistNode] = []
     name, inputs, attributes = "", list[str](), dict[str, str]()
     is_open, line, position, counted = False, 1, 0, 0
     for match in _ITEM.finditer(text):
@@ -88,7 +88,7 @@ def parse_nodes(text: str, source: str) -> list[Node]:
         elif kind == "close":
             if not name:
                 raise FloorplanError(f"line {line} of {source}: a node without a name")
-            nodes.append(Node(name, tuple(inputs), attributes, line))
+            nodes.append(NetlistNode(name, tuple(inputs), attributes, line))
             is_open = False
         else:
             return nodes
@@ -102,7 +102,7 @@ def parse_nodes(text: str, source: str) -> list[Node]:
     )
 
 
-def write_nodes(nodes: Iterable[Node]) -> str:
+def write_nodes(nodes: Iterable[NetlistNode]) -> str:
     """The text of nodes, in the layout of the published netlists."""
     parts: list[str] = []
     for node in nodes:

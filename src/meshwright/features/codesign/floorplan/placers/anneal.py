@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.features.codesign.floorplan.costs.state import (
-    State,
+    PlacementState,
     commit,
     end_place,
     proxy,
@@ -37,7 +37,7 @@ _GROWTH = 1.01
 
 
 class Walk(NamedTuple):
-    """What an annealing walk carries on, as arrays of few numbers.
+    """The numbers that an annealing walk carries on.
 
     random: state of the random numbers (xorshift).
     reach: half the side of the window of shifts of soft and of hard macros, as shares of
@@ -88,7 +88,12 @@ def pick(walk: Walk, items: Ints) -> int:
 
 @compiled_in_place
 def anneal(
-    tables: Tables, state: State, room: Room, walk: Walk, weights: Floats, heat: Floats
+    tables: Tables,
+    state: PlacementState,
+    room: Room,
+    walk: Walk,
+    weights: Floats,
+    heat: Floats,
 ) -> None:
     """Try as many moves as `heat` has temperatures, one move at each.
 
@@ -115,7 +120,7 @@ def anneal(
 
 @compiled_in_place
 def _decide(
-    tables: Tables, state: State, walk: Walk, weights: Floats, limit: float
+    tables: Tables, state: PlacementState, walk: Walk, weights: Floats, limit: float
 ) -> bool:
     """Accept the moves since the last commit if the proxy is at most `limit`.
 
@@ -133,7 +138,7 @@ def _decide(
 @compiled_in_place
 def _try_soft(
     tables: Tables,
-    state: State,
+    state: PlacementState,
     room: Room,
     walk: Walk,
     weights: Floats,
@@ -157,11 +162,11 @@ def _try_soft(
 
 @compiled_in_place
 def _target(
-    tables: Tables, state: State, walk: Walk, block: int, kind: int
+    tables: Tables, state: PlacementState, walk: Walk, block: int, kind: int
 ) -> tuple[float, float]:
     """The place to which a block is to move: in its window, or in line with something."""
     x, y = state.x[block], state.y[block]
-    if kind == SOFT_ALIGN or kind == HARD_ALIGN:
+    if kind in (SOFT_ALIGN, HARD_ALIGN):
         return _aligned(tables, state, walk, block)
     reach = walk.reach[0] if kind == SOFT_SHIFT else walk.reach[1]
     x += (2 * draw(walk.random) - 1) * reach * tables.width_all
@@ -171,7 +176,7 @@ def _target(
 
 @compiled_in_place
 def _aligned(
-    tables: Tables, state: State, walk: Walk, block: int
+    tables: Tables, state: PlacementState, walk: Walk, block: int
 ) -> tuple[float, float]:
     """A place in line with another end of one of the block's nets, or with the grid.
 
@@ -182,9 +187,9 @@ def _aligned(
     count = tables.touched_at[block + 1] - first
     if how < 0.1 or count == 0:
         return _on_grid(tables, walk, block, x, y)
-    own = tables.touched[first + int(draw(walk.random) * count)]
-    net = tables.end_net[own]
-    begin, end = tables.ends_at[net], tables.ends_at[net + 1]
+    own = int(tables.touched[first + int(draw(walk.random) * count)])
+    net = int(tables.end_net[own])
+    begin, end = int(tables.ends_at[net]), int(tables.ends_at[net + 1])
     other = begin + int(draw(walk.random) * (end - begin))
     own_x, own_y = end_place(tables, state, own)
     other_x, other_y = end_place(tables, state, other)
@@ -230,7 +235,7 @@ def _adapt(tables: Tables, walk: Walk, which: int, is_taken: bool) -> None:
 @compiled_in_place
 def _try_hard(
     tables: Tables,
-    state: State,
+    state: PlacementState,
     room: Room,
     walk: Walk,
     weights: Floats,
@@ -254,7 +259,12 @@ def _try_hard(
 
 @compiled_in_place
 def _try_swap(
-    tables: Tables, state: State, room: Room, walk: Walk, weights: Floats, limit: float
+    tables: Tables,
+    state: PlacementState,
+    room: Room,
+    walk: Walk,
+    weights: Floats,
+    limit: float,
 ) -> bool:
     a, b = pick(walk, room.hard), pick(walk, room.hard)
     ax, ay, bx, by = state.x[a], state.y[a], state.x[b], state.y[b]
@@ -275,7 +285,7 @@ def _try_swap(
 
 
 @compiled_in_place
-def _is_legal(tables: Tables, state: State, room: Room, block: int) -> bool:
+def _is_legal(tables: Tables, state: PlacementState, room: Room, block: int) -> bool:
     x, y = state.x[block], state.y[block]
     margin = room.clearance
     half_width, half_height = tables.width[block] / 2, tables.height[block] / 2
@@ -290,7 +300,12 @@ def _is_legal(tables: Tables, state: State, room: Room, block: int) -> bool:
 
 @compiled_in_place
 def _try_flip(
-    tables: Tables, state: State, room: Room, walk: Walk, weights: Floats, limit: float
+    tables: Tables,
+    state: PlacementState,
+    room: Room,
+    walk: Walk,
+    weights: Floats,
+    limit: float,
 ) -> bool:
     block = pick(walk, room.hard)
     first = 2 * int(2 * draw(walk.random))
@@ -303,7 +318,7 @@ def _try_flip(
 
 
 @compiled_in_place
-def _mirror(state: State, block: int, first: int) -> None:
+def _mirror(state: PlacementState, block: int, first: int) -> None:
     """Mirror a block's pins; first: 0 for left and right, 2 for top and bottom."""
     state.turn[block, first] = -state.turn[block, first]
     state.turn[block, first + 1] = -state.turn[block, first + 1]

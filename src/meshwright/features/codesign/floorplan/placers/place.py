@@ -20,7 +20,7 @@ from meshwright.features.codesign.floorplan.netlist.canvas import Canvas
 from meshwright.features.codesign.floorplan.netlist.files import write_whole
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist
 from meshwright.features.codesign.floorplan.netlist.placement import (
-    Placement,
+    ChipPlacement,
     read_placement,
     start_of,
 )
@@ -34,27 +34,29 @@ from meshwright.features.codesign.floorplan.placers.schedule import (
 from meshwright.features.codesign.floorplan.placers.start import legalize, scatter
 from meshwright.features.codesign.floorplan.placers.store import Store
 from meshwright.features.codesign.floorplan.placers.walkers import (
-    Walker,
+    PlacementWalker,
     best_of,
     make_walker,
     run_all,
 )
-from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.views.curve import SearchPoint
 from meshwright.features.codesign.floorplan.views.found import FoundPlacement
 
 _ROUND = 20_000
 """Moves of each walker between two looks at the clock."""
 
-type OnProgress = Callable[[CurvePoint], None]
+type OnProgress = Callable[[SearchPoint], None]
 
 
-def frame_of(netlist: Netlist, canvas: Canvas | Placement | None = None) -> Placement:
+def frame_of(
+    netlist: Netlist, canvas: Canvas | ChipPlacement | None = None
+) -> ChipPlacement:
     """The canvas and the fixed blocks of a netlist, from the first of these that exists.
 
     `canvas`; the file `initial.plc` beside the netlist; the defaults of Circuit Training's
     engine. Of blocks that may move nothing is used.
     """
-    if isinstance(canvas, Placement):
+    if isinstance(canvas, ChipPlacement):
         return canvas
     beside = netlist.path and netlist.path.parent / "initial.plc"
     if canvas is None and beside and beside.exists():
@@ -64,9 +66,9 @@ def frame_of(netlist: Netlist, canvas: Canvas | Placement | None = None) -> Plac
 
 def place(  # noqa: PLR0913  options of a search, by keyword
     netlist: Netlist,
-    start: Placement | None = None,
+    start: ChipPlacement | None = None,
     *,
-    canvas: Canvas | Placement | None = None,
+    canvas: Canvas | ChipPlacement | None = None,
     method: str = "auto",
     weights: Sequence[float] = WEIGHTS,
     seconds: float = 600.0,
@@ -107,7 +109,7 @@ def place(  # noqa: PLR0913  options of a search, by keyword
 class _Task:
     """What a search is about; a resumed one must have the same."""
 
-    frame: Placement
+    frame: ChipPlacement
     has_start: bool
     weights: tuple[float, float, float]
     method: str
@@ -140,7 +142,7 @@ class _Search:
         self.room = make_room(self.tables, task.frame)
         self.is_interrupted = False
         self.evaluations, self.stage, self.watch = 0, -1, StopWatch(0.0)
-        self.curve: list[CurvePoint] = []
+        self.curve: list[SearchPoint] = []
         saved = store and store.load(task.identity(limit))
         self.walkers = [self._walker(i) for i in range(task.num_walkers)]
         self.best = self._best_placement()
@@ -149,7 +151,7 @@ class _Search:
             self._restore(*saved)
         self._write()
 
-    def _walker(self, number: int) -> Walker:
+    def _walker(self, number: int) -> PlacementWalker:
         task, tables = self.task, self.tables
         seed = 1000 * task.seed + number
         start = task.frame if task.has_start else scatter(task.frame, tables, seed)
@@ -157,7 +159,7 @@ class _Search:
         unit = np.array(task.weights)
         return make_walker(tables, self.room, legal, unit, seed)
 
-    def _best_placement(self) -> Placement:
+    def _best_placement(self) -> ChipPlacement:
         return best_of(self.walkers).placement(self.task.frame)
 
     @property
@@ -225,7 +227,7 @@ class _Search:
 
     def _note(self, stage: str, progress: OnProgress) -> None:
         walker = best_of(self.walkers)
-        point = CurvePoint(
+        point = SearchPoint(
             stage,
             round(self.watch.seconds, 3),
             self.evaluations * len(self.walkers),
@@ -265,7 +267,7 @@ class _Search:
             walker.restore(arrays)
         self.evaluations, self.stage = facts["evaluations"], facts["stage"]
         self.watch = StopWatch(facts["seconds"])
-        self.curve = [CurvePoint(*point) for point in facts["curve"]]
+        self.curve = [SearchPoint(*point) for point in facts["curve"]]
         assert self.store is not None
         if self.store.best.exists():
             self.best = read_placement(self.task.frame.netlist, self.store.best)

@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.features.codesign.floorplan.costs.legality import MACRO_FREE
 from meshwright.features.codesign.floorplan.costs.tables import Tables
-from meshwright.features.codesign.floorplan.netlist.placement import Placement
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.search.arrays import Bools, Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 
@@ -19,7 +19,7 @@ _CLEARANCE = 1e-9
 
 
 class Room(NamedTuple):
-    """What legal places of macros depend on.
+    """All that legal places of macros depend on.
 
     solid: macros, fixed ones too. hard, soft: macros and soft macros that may move.
     left, bottom, right, top: rectangles closed to macros.
@@ -36,7 +36,7 @@ class Room(NamedTuple):
     clearance: float
 
 
-def make_room(tables: Tables, placement: Placement) -> Room:
+def make_room(tables: Tables, placement: ChipPlacement) -> Room:
     """The places that a placement's netlist, fixed macros and blockages leave."""
     canvas = placement.canvas
     may_move: Bools = ~placement.is_fixed & tables.has_area

@@ -11,7 +11,7 @@ from meshwright.search.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PlacerStage:
     """One stage of a placer.
 
     share: of the budget. hot, cold: first and last temperature, as multiples of the unit;
@@ -46,21 +46,21 @@ _MEETINGS = (0.6, 0.75, 0.9)
 
 _STAGES = {
     "auto": (
-        Stage("quick annealing", 0.1, _HOT, _COLD, is_fresh=True),
-        Stage("annealing", 0.82, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
-        Stage("descent", 0.08),
+        PlacerStage("quick annealing", 0.1, _HOT, _COLD, is_fresh=True),
+        PlacerStage("annealing", 0.82, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
+        PlacerStage("descent", 0.08),
     ),
     "anneal": (
-        Stage("annealing", 1.0, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
+        PlacerStage("annealing", 1.0, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
     ),
-    "descent": (Stage("descent", 1.0),),
+    "descent": (PlacerStage("descent", 1.0),),
 }
 """Stages by method."""
 
 METHODS = tuple(_STAGES)
 
 
-def stages_of(method: str, has_start: bool) -> tuple[Stage, ...]:
+def stages_of(method: str, has_start: bool) -> tuple[PlacerStage, ...]:
     """The stages of a method; from a start that the user gives, none begins anew."""
     if method not in _STAGES:
         raise FloorplanError(
@@ -68,8 +68,8 @@ def stages_of(method: str, has_start: bool) -> tuple[Stage, ...]:
         )
     if has_start and method != "descent":
         return (
-            Stage("annealing", 0.9, _WARM, _COLD, meetings=_MEETINGS),
-            Stage("descent", 0.1),
+            PlacerStage("annealing", 0.9, _WARM, _COLD, meetings=_MEETINGS),
+            PlacerStage("descent", 0.1),
         )
     return _STAGES[method]
 
@@ -108,7 +108,7 @@ class StopWatch:
         return time.monotonic() - self._begin
 
 
-def stage_at(stages: Sequence[Stage], used: float) -> tuple[int, float, float]:
+def stage_at(stages: Sequence[PlacerStage], used: float) -> tuple[int, float, float]:
     """The stage at a share of the budget, its share that is over, and its length."""
     begin = 0.0
     for index, stage in enumerate(stages):

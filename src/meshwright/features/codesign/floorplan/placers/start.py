@@ -7,7 +7,7 @@ from meshwright.features.codesign.floorplan.costs.legality import overlaps_of
 from meshwright.features.codesign.floorplan.costs.tables import Tables
 from meshwright.features.codesign.floorplan.netlist.placement import (
     TURNED,
-    Placement,
+    ChipPlacement,
 )
 from meshwright.features.codesign.floorplan.placers.room import (
     Room,
@@ -20,7 +20,7 @@ _FINE = 100
 """Targets along each side of the canvas that the legalisation tries."""
 
 
-def scatter(placement: Placement, tables: Tables, seed: int) -> Placement:
+def scatter(placement: ChipPlacement, tables: Tables, seed: int) -> ChipPlacement:
     """A placement at random: the positions that it had are not used, nor orientations.
 
     Macros are spread over the canvas and may overlap; soft macros are near its centre.
@@ -39,7 +39,7 @@ def scatter(placement: Placement, tables: Tables, seed: int) -> Placement:
     return placement.moved(x, y, orientations)
 
 
-def legalize(placement: Placement, tables: Tables, room: Room) -> Placement:
+def legalize(placement: ChipPlacement, tables: Tables, room: Room) -> ChipPlacement:
     """The placement with each macro moved to a free place near its own.
 
     Macros are taken by falling area. If one finds no place, all are packed from the lower
@@ -67,16 +67,10 @@ def legalize(placement: Placement, tables: Tables, room: Room) -> Placement:
     )
 
 
-def _check_fit(placement: Placement, tables: Tables) -> None:
+def _check_fit(placement: ChipPlacement, tables: Tables) -> None:
     """Fail if no legal placement can exist: areas, single macros, fixed macros."""
     canvas, netlist = placement.canvas, placement.netlist
     hard = np.flatnonzero(tables.is_hard)
-    area = float(tables.width[hard] @ tables.height[hard])
-    if area > canvas.width * canvas.height:
-        raise FloorplanError(
-            f"the macros have {area:.6g} um2 and cannot fit on the canvas of "
-            f"{canvas.width:g} x {canvas.height:g} um ({canvas.width * canvas.height:.6g})"
-        )
     for block in hard.tolist():
         if tables.width[block] > canvas.width or tables.height[block] > canvas.height:
             raise FloorplanError(
@@ -84,13 +78,19 @@ def _check_fit(placement: Placement, tables: Tables) -> None:
                 f"{tables.width[block]:g} x {tables.height[block]:g} um is larger than the "
                 f"canvas of {canvas.width:g} x {canvas.height:g} um"
             )
+    area = float(tables.width[hard] @ tables.height[hard])
+    if area > canvas.width * canvas.height:
+        raise FloorplanError(
+            f"the macros have {area:.6g} um2 and cannot fit on the canvas of "
+            f"{canvas.width:g} x {canvas.height:g} um ({canvas.width * canvas.height:.6g})"
+        )
     kept = np.flatnonzero(placement.is_fixed & tables.is_hard).tolist()
     outside, overlaps = overlaps_of(placement, kept)
     for fault in (*(f"{name} leaves the canvas" for name in outside), *overlaps):
         raise FloorplanError(f"fixed macros are no legal start: {fault}")
 
 
-def _inside(placement: Placement, tables: Tables) -> tuple[Floats, Floats]:
+def _inside(placement: ChipPlacement, tables: Tables) -> tuple[Floats, Floats]:
     """Centres of blocks, those that may move pulled onto the canvas."""
     free = ~placement.is_fixed & tables.has_area
     x, y = placement.x.copy(), placement.y.copy()
@@ -103,7 +103,7 @@ def _inside(placement: Placement, tables: Tables) -> tuple[Floats, Floats]:
     return x, y
 
 
-def _targets(placement: Placement) -> tuple[Floats, Floats]:
+def _targets(placement: ChipPlacement) -> tuple[Floats, Floats]:
     """Offsets from a place to all of a fine lattice, the nearest first, [targets]."""
     canvas = placement.canvas
     steps = np.arange(-_FINE, _FINE + 1) / _FINE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.features.codesign.floorplan.costs.state import (
-    State,
+    PlacementState,
     congestion,
     density,
     make_state,
@@ -14,7 +14,7 @@ from meshwright.features.codesign.floorplan.costs.state import (
     wirelength,
 )
 from meshwright.features.codesign.floorplan.costs.tables import TURNS, Tables
-from meshwright.features.codesign.floorplan.netlist.placement import Placement
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.features.codesign.floorplan.placers.anneal import (
     Walk,
     anneal,
@@ -27,12 +27,12 @@ _ORIENTATION = {turn: name for name, turn in TURNS.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walker:
+class PlacementWalker:
     """One placement under way."""
 
     tables: Tables
     room: Room
-    state: State
+    state: PlacementState
     walk: Walk
     weights: Floats
 
@@ -55,21 +55,23 @@ class Walker:
         tables, state = self.tables, self.state
         return wirelength(tables, state), density(state), congestion(tables, state)
 
-    def placement(self, like: Placement) -> Placement:
+    def placement(self, like: ChipPlacement) -> ChipPlacement:
         """The walker's placement."""
-        turns = [tuple(map(int, turn)) for turn in self.state.turn.tolist()]
+        turns = [
+            (int(a), int(b), int(c), int(d)) for a, b, c, d in self.state.turn.tolist()
+        ]
         orientations = tuple(
             o if o == "-" else _ORIENTATION[turn]
             for o, turn in zip(like.orientations, turns, strict=True)
         )
         return like.moved(self.state.x.copy(), self.state.y.copy(), orientations)
 
-    def go_to(self, other: "Walker") -> None:
+    def go_to(self, other: "PlacementWalker") -> None:
         """Continue from another walker's placement."""
         self.take(other.arrays())
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the walker's further way depends on, but for its random numbers."""
+        """All that the further way depends on, but for random numbers and windows."""
         state = self.state
         return {
             "x": state.x,
@@ -95,20 +97,20 @@ class Walker:
 
 
 def make_walker(
-    tables: Tables, room: Room, start: Placement, weights: Floats, seed: int
-) -> Walker:
+    tables: Tables, room: Room, start: ChipPlacement, weights: Floats, seed: int
+) -> PlacementWalker:
     """A walker at a placement."""
     state, walk = make_state(tables, start), make_walk(room, seed)
-    walker = Walker(tables, room, state, walk, weights)
+    walker = PlacementWalker(tables, room, state, walk, weights)
     walker.run(np.zeros(0))
     return walker
 
 
-def run_all(pool: Executor, walkers: list[Walker], heat: Floats) -> None:
+def run_all(pool: Executor, walkers: list[PlacementWalker], heat: Floats) -> None:
     """Run all walkers, each in a thread; compiled code holds no lock of Python."""
     list(pool.map(lambda walker: walker.run(heat), walkers))
 
 
-def best_of(walkers: list[Walker]) -> Walker:
+def best_of(walkers: list[PlacementWalker]) -> PlacementWalker:
     """The walker of least proxy; the first of equal ones."""
     return min(walkers, key=lambda walker: walker.proxy)

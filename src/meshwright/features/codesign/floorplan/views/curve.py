@@ -7,8 +7,8 @@ from typing import NamedTuple
 from meshwright.app.output.picture import svg
 
 
-class CurvePoint(NamedTuple):
-    """What a search had reached at one moment.
+class SearchPoint(NamedTuple):
+    """The costs that a search had reached at one moment.
 
     proxy: least proxy so far. wirelength, density, congestion: of the best walker then.
     """
@@ -26,19 +26,19 @@ _WIDTH, _HEIGHT, _MARGIN = 800.0, 240.0, 48.0
 _COLORS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756")
 
 
-def draw_curve(curve: Sequence[CurvePoint]) -> str:
+def draw_curve(curve: Sequence[SearchPoint]) -> str:
     """Least proxy over seconds in SVG, each stage in a colour of its own."""
     last = max(curve[-1].seconds, 1e-9)
     low, high = curve[-1].proxy, curve[0].proxy
     span = max(high - low, 1e-9)
 
-    def at(point: CurvePoint) -> str:
+    def at(point: SearchPoint) -> str:
         x = _WIDTH * point.seconds / last
         return f"{x:.1f},{_HEIGHT * (1 - (point.proxy - low) / span):.1f}"
 
     marks: list[str] = []
     names = list(dict.fromkeys(point.stage for point in curve))
-    before: CurvePoint | None = None
+    before: SearchPoint | None = None
     for number, name in enumerate(names):
         points = [point for point in curve if point.stage == name]
         shown = [before, *points] if before else points

@@ -7,10 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from meshwright.features.codesign.floorplan.costs.evaluator import Cost, cost
+from meshwright.features.codesign.floorplan.costs.evaluator import PlacementCost, cost
 from meshwright.features.codesign.floorplan.netlist.files import write_whole
-from meshwright.features.codesign.floorplan.netlist.placement import Placement
-from meshwright.features.codesign.floorplan.views.curve import CurvePoint
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
+from meshwright.features.codesign.floorplan.views.curve import SearchPoint
 from meshwright.features.codesign.floorplan.views.page import describe, make_page
 from meshwright.features.codesign.floorplan.views.pictures import draw_placement
 
@@ -24,15 +24,15 @@ class FoundPlacement:
     evaluations: moves whose exact cost was computed, by all walkers.
     """
 
-    placement: Placement
+    placement: ChipPlacement
     weights: tuple[float, float, float]
-    curve: Sequence[CurvePoint] = field(repr=False)
+    curve: Sequence[SearchPoint] = field(repr=False)
     evaluations: int
     seconds: float
     is_interrupted: bool = False
 
     @cached_property
-    def cost(self) -> Cost:
+    def cost(self) -> PlacementCost:
         """All costs, computed in full."""
         return cost(self.placement.netlist, self.placement)
 
@@ -42,7 +42,7 @@ class FoundPlacement:
 
     @property
     def gains(self) -> list[tuple[str, int, float, float]]:
-        """For each stage its name, evaluations, seconds and the least proxy at its end."""
+        """Name, evaluations, seconds and least proxy at the end, for each stage."""
         ends = {point.stage: point for point in self.curve}
         before, rows = (0, 0.0), list[tuple[str, int, float, float]]()
         for name, end in ends.items():
@@ -65,7 +65,9 @@ class FoundPlacement:
         return draw_placement(self.placement)
 
     def report(
-        self, path: str | PathLike[str], others: Mapping[str, Placement] | None = None
+        self,
+        path: str | PathLike[str],
+        others: Mapping[str, ChipPlacement] | None = None,
     ) -> Path:
         """Write an HTML page: the placement, its maps, the curve; returns its path.
 
@@ -99,7 +101,7 @@ class FoundPlacement:
         return "\n".join(lines)
 
 
-def plc_with_costs(placement: Placement, found: Cost) -> str:
+def plc_with_costs(placement: ChipPlacement, found: PlacementCost) -> str:
     """The text of a `.plc` whose header has these costs."""
     return placement.to_text(
         {

@@ -6,10 +6,10 @@ from html import escape
 from importlib import resources
 from string import Template
 
-from meshwright.features.codesign.floorplan.costs.evaluator import Cost, cost
+from meshwright.features.codesign.floorplan.costs.evaluator import PlacementCost, cost
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist
-from meshwright.features.codesign.floorplan.netlist.placement import Placement
-from meshwright.features.codesign.floorplan.views.curve import CurvePoint, draw_curve
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
+from meshwright.features.codesign.floorplan.views.curve import SearchPoint, draw_curve
 from meshwright.features.codesign.floorplan.views.pictures import (
     draw_map,
     draw_placement,
@@ -22,7 +22,7 @@ _MAPS = (
 )
 
 
-def describe(found: Cost, weights: tuple[float, float, float]) -> list[str]:
+def describe(found: PlacementCost, weights: tuple[float, float, float]) -> list[str]:
     """Lines with the costs of a placement."""
     first, second, third = weights
     return [
@@ -36,10 +36,10 @@ def describe(found: Cost, weights: tuple[float, float, float]) -> list[str]:
 
 
 def make_page(
-    placements: Mapping[str, Placement],
+    placements: Mapping[str, ChipPlacement],
     weights: tuple[float, float, float],
     text: str = "",
-    curve: Sequence[CurvePoint] = (),
+    curve: Sequence[SearchPoint] = (),
 ) -> str:
     """An HTML page that shows placements of one netlist beside each other.
 
@@ -65,7 +65,9 @@ def _read(name: str) -> str:
     return (resources.files(home) / name).read_text("utf-8")
 
 
-def _comparison(costs: Mapping[str, Cost], weights: tuple[float, float, float]) -> str:
+def _comparison(
+    costs: Mapping[str, PlacementCost], weights: tuple[float, float, float]
+) -> str:
     """A table with the costs of each placement."""
     titles = ("placement", "wirelength", "density", "congestion", "proxy", "overlaps")
     rows = [
@@ -82,7 +84,7 @@ def _comparison(costs: Mapping[str, Cost], weights: tuple[float, float, float]) 
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def _section(name: str, placement: Placement, found: Cost) -> str:
+def _section(name: str, placement: ChipPlacement, found: PlacementCost) -> str:
     """Pictures of one placement."""
     values = (found.cell_density, found.routing.across, found.routing.up)
     maps = "".join(
@@ -98,7 +100,7 @@ def _section(name: str, placement: Placement, found: Cost) -> str:
 
 
 def _neighbours(netlist: Netlist) -> list[list[list[float]]]:
-    """For each block the blocks that nets join with it, and the weights of these nets."""
+    """The blocks that nets join with each block, and the weights of these nets."""
     joined: list[dict[int, float]] = [{} for _ in netlist.blocks]
     for source, sinks in enumerate(netlist.sinks):
         first = netlist.block_of[netlist.owners[source]]

@@ -5,14 +5,19 @@ from html import escape
 import numpy as np
 
 from meshwright.app.output.picture import svg
-from meshwright.features.codesign.floorplan.netlist.netlist import Kind
-from meshwright.features.codesign.floorplan.netlist.placement import Placement
+from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.search.arrays import Floats
 
 _SIDE = 800.0
 """Pixels of the longer side of a picture."""
 
-_LOOKS = {Kind.MACRO: "macro", Kind.SOFT: "soft", Kind.PORT: "port", Kind.CELL: "soft"}
+_LOOKS = {
+    NodeKind.MACRO: "macro",
+    NodeKind.SOFT: "soft",
+    NodeKind.PORT: "port",
+    NodeKind.CELL: "soft",
+}
 _FILLS = {
     "macro": 'fill="#7aa6d8" stroke="#24527e"',
     "soft": 'fill="#f2a65a" fill-opacity="0.35" stroke="none"',
@@ -20,7 +25,7 @@ _FILLS = {
 }
 
 
-def draw_placement(placement: Placement) -> str:
+def draw_placement(placement: ChipPlacement) -> str:
     """The blocks of a placement: macros, soft macros as they lie, and ports."""
     netlist, canvas = placement.netlist, placement.canvas
     scale = _SIDE / max(canvas.width, canvas.height)
@@ -57,7 +62,7 @@ def draw_map(values: Floats, name: str) -> str:
     marks = [
         f'<rect x="{column * size:.1f}" y="{(rows - 1 - row) * size:.1f}" '
         f'width="{size:.2f}" height="{size:.2f}" '
-        f'fill="{_color(values[row, column] / top)}">'
+        f'fill="{_color(float(values[row, column]) / top)}">'
         f"<title>{escape(name)}, column {column}, row {row}: "
         f"{values[row, column]:.3f}</title></rect>"
         for row, column in np.ndindex(rows, columns)
