@@ -40,7 +40,7 @@ def parsed(source: str) -> fp.Netlist:
 
 
 def random_nodes(
-    seed: int, macros: int = 6, softs: int = 8, ports: int = 4
+    seed: int, macros: int = 6, softs: int = 8, ports: int = 4, pins_each: int = 3
 ) -> list[NetlistNode]:
     """Nodes of a chip of 100 by 80 um, with nets of 2 to 6 pins, some weighted."""
     rng = random.Random(seed)
@@ -54,7 +54,7 @@ def random_nodes(
         size = {"width": rng.uniform(2, 14), "height": rng.uniform(2, 14)}
         place = {"x": rng.uniform(8, 92), "y": rng.uniform(8, 72)}
         nodes.append(node(name, kind, **size, **place))
-        for j in range(3):
+        for j in range(pins_each):
             offset = (rng.uniform(-1, 1), rng.uniform(-1, 1)) if is_hard else (0.0, 0.0)
             nodes.append(
                 node(

@@ -130,15 +130,18 @@ def faults_of(
 
 
 def _moved_faults(placement: ChipPlacement, start: ChipPlacement | None) -> list[str]:
-    """Fixed blocks that are not where the start has them."""
+    """Fixed blocks that are not where the start has them.
+
+    They are compared in the six digits that Circuit Training writes.
+    """
     if start is None:
         return []
     faults: list[str] = []
     for block in np.flatnonzero(start.is_fixed).tolist():
-        now, then = ((p.x[block], p.y[block]) for p in (placement, start))
+        now, then = (f"{p.x[block]:g}, {p.y[block]:g}" for p in (placement, start))
         if now != then:
             node = placement.netlist.nodes[placement.netlist.blocks[block]]
-            faults.append(f"{node.name} is fixed at {then[0]}, {then[1]} and was moved")
+            faults.append(f"{node.name} is fixed at {then} and was moved to {now}")
     return faults
 
 

@@ -141,10 +141,11 @@ class _Search:
         self.tables = make_tables(task.frame)
         self.room = make_room(self.tables, task.frame)
         self.is_interrupted = False
-        self.evaluations, self.stage, self.watch = 0, -1, StopWatch(0.0)
+        self.evaluations, self.stage = 0, -1
         self.curve: list[SearchPoint] = []
         saved = store and store.load(task.identity(limit))
         self.walkers = [self._walker(i) for i in range(task.num_walkers)]
+        self.watch = StopWatch(0.0)  # building walkers may compile the loops
         self.best = self._best_placement()
         self.best_proxy = best_of(self.walkers).proxy
         if saved:
