@@ -26,8 +26,9 @@ from meshwright.features.codesign.floorplan.costs.state import (
     take_back,
 )
 from meshwright.features.codesign.floorplan.costs.tables import make_tables
-from meshwright.features.codesign.floorplan.placers.anneal import anneal, make_walk
+from meshwright.features.codesign.floorplan.placers.anneal import anneal
 from meshwright.features.codesign.floorplan.placers.room import make_room
+from meshwright.features.codesign.floorplan.placers.targets import make_walk
 from meshwright.search.compiled import compiled
 from tests.features.codesign.floorplan.chips import ARIANE, ariane, random_nodes
 from tests.features.codesign.floorplan.plain_costs import plain_costs
@@ -81,7 +82,7 @@ def speed(num_moves: int = 20_000) -> dict[str, float]:
     begin = time.process_time()
     plain_costs(ariane(), placement)
     plain = time.process_time() - begin
-    walk, heat = make_walk(room, 0), np.full(num_moves, 1e-5)
+    walk, heat = make_walk(tables, room, 0), np.full(num_moves, 1e-5)
     annealed = seconds(lambda: anneal(tables, state, room, walk, weights, heat))
     return {
         "exact moves per second": 1 / move,

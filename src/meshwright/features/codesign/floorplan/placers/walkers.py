@@ -15,12 +15,9 @@ from meshwright.features.codesign.floorplan.costs.state import (
 )
 from meshwright.features.codesign.floorplan.costs.tables import TURNS, Tables
 from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
-from meshwright.features.codesign.floorplan.placers.anneal import (
-    Walk,
-    anneal,
-    make_walk,
-)
+from meshwright.features.codesign.floorplan.placers.anneal import anneal
 from meshwright.features.codesign.floorplan.placers.room import Room
+from meshwright.features.codesign.floorplan.placers.targets import Walk, make_walk
 from meshwright.search.arrays import Floats
 
 _ORIENTATION = {turn: name for name, turn in TURNS.items()}
@@ -100,7 +97,7 @@ def make_walker(
     tables: Tables, room: Room, start: ChipPlacement, weights: Floats, seed: int
 ) -> PlacementWalker:
     """A walker at a placement."""
-    state, walk = make_state(tables, start), make_walk(room, seed)
+    state, walk = make_state(tables, start), make_walk(tables, room, seed)
     walker = PlacementWalker(tables, room, state, walk, weights)
     walker.run(np.zeros(0))
     return walker
