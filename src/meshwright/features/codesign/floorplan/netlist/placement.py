@@ -292,9 +292,8 @@ def _row(
     block = netlist.block_of[index]
     if orientation not in (*UPRIGHT, *TURNED, "-") or fixed not in ("0", "1"):
         raise FloorplanError(
-            f"{where} gives {_name(netlist, block)!r} the orientation {orientation!r} and "
-            f"fixed {fixed!r}; wanted one of {', '.join(UPRIGHT)}, {', '.join(TURNED)}, - "
-            "and 0 or 1"
+            f"{where}: orientation {orientation!r}, fixed {fixed!r}; wanted one of "
+            f"{', '.join(UPRIGHT)}, {', '.join(TURNED)}, - and 0 or 1"
         )
     if not (math.isfinite(x) and math.isfinite(y)):
         raise FloorplanError(f"{where} has the place {x}, {y}; wanted numbers")
