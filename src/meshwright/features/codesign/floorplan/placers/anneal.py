@@ -21,6 +21,7 @@ from meshwright.features.codesign.floorplan.placers.targets import (
     HARD_ALIGN,
     HARD_SHIFT,
     HARD_SWAP,
+    REINSERT,
     REMOVED,
     SOFT_ALIGN,
     SOFT_SHIFT,
@@ -59,6 +60,8 @@ def anneal(
         chance = draw(walk.random)
         while kind < len(walk.shares) - 1 and chance >= walk.shares[kind]:
             kind += 1
+        if kind == REINSERT and heat[i] > 0:
+            kind = HARD_SHIFT
         limit = walk.current[0] - heat[i] * math.log(1.0 - draw(walk.random))
         walk.counts[kind, 0] += 1
         if kind <= SOFT_ALIGN:
