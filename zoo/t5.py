@@ -15,7 +15,7 @@ constant here, in the paper it falls as the root of the step after 10,000 steps.
 Letters: B batch, S inputs, T targets, D d_model, N heads, H d_head, V vocab, L layers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -65,10 +65,13 @@ class T5(nn.Module):
         one = nn.initializers.normal(1.0)
         self.embedding = nn.Embed(config.vocab, config.d_model, embedding_init=one)
         self.encoder_positions = Positions(config, both=True)
-        self.encoder = Stack(partial(EncoderBlock, config), config.layers)
+        self.encoder = Stack(partial(EncoderBlock, config), config.layers, config.scan)
         self.encoder_norm = nn.RMSNorm(epsilon=EPSILON)
         self.decoder_positions = Positions(config, both=False)
-        self.decoder = DecoderBlock(config)
+        blocks = [
+            DecoderBlock(config) for _ in range(1 if config.scan else config.layers)
+        ]
+        self.decoder = blocks[0] if config.scan else blocks
         self.decoder_norm = nn.RMSNorm(epsilon=EPSILON)
         if not config.tied:
             self.head = nn.Dense(config.vocab, use_bias=False)
@@ -125,12 +128,25 @@ class T5(nn.Module):
         return self.scores(x[:, 0]), reading._replace(written=written)
 
     def _over_layers(self, one: Callable[..., Any]) -> Callable[..., Any]:
+        if not self.config.scan:
+            return partial(_unrolled, one)
         return nn.scan(
             one,
             variable_axes={"params": 0},
             split_rngs={"params": True},
             length=self.config.layers,
         )
+
+
+def _unrolled(
+    one: Callable[..., Any], blocks: Sequence[nn.Module], carry: Any, xs: Any
+) -> tuple[Any, Any]:
+    """What `lax.scan` returns, with a block of its own for each layer."""
+    found: list[Any] = []
+    for layer, block in enumerate(blocks):
+        carry, y = one(block, carry, jax.tree.map(lambda x, i=layer: x[i], xs))
+        found.append(y)
+    return carry, jax.tree.map(lambda *ys: jnp.stack(ys), *found)
 
 
 class Reading(NamedTuple):

@@ -35,6 +35,7 @@ class Config:
         matrix of their own. T5 is tied, T5 1.1 gated.
     buckets, max_distance: of relative positions; farther ones share the last bucket.
     rate: relative to the size of a parameter.
+    scan: one traced block for all layers of a kind, or every layer for itself.
     """
 
     layers: int
@@ -51,6 +52,7 @@ class Config:
     buckets: int = 32
     max_distance: int = 128
     rate: float = 1e-2
+    scan: bool = True
 
     def __post_init__(self) -> None:
         check_numbers(self)

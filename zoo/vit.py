@@ -28,7 +28,10 @@ from zoo.workload import Published, Workload, check_numbers, num_parameters, siz
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The sizes of a model, of its images and of its batch."""
+    """The sizes of a model, of its images and of its batch.
+
+    scan: one traced block for all layers, or every layer for itself.
+    """
 
     layers: int
     d_model: int
@@ -40,6 +43,7 @@ class Config:
     classes: int = 1000
     rate: float = 1e-3
     decay: float = 0.1
+    scan: bool = True
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -108,9 +112,8 @@ class ViT(nn.Module):
         x = jnp.concatenate([token, x], axis=1)
         near_zero = nn.initializers.normal(0.02)  # as in BERT
         x = x + self.param("positions", near_zero, (1, *x.shape[1:]))
-        x = Stack(
-            partial(Block, config.heads, config.d_ff), config.layers, name="blocks"
-        )(x)
+        block = partial(Block, config.heads, config.d_ff)
+        x = Stack(block, config.layers, config.scan, name="blocks")(x)
         x = nn.LayerNorm(name="norm")(x[:, 0])
         return nn.Dense(config.classes, name="classes")(x)
 

@@ -112,6 +112,31 @@ def test_scores_of_attention_are_not_divided_by_the_root_of_d_head():
 
 
 @PLAIN
+def test_layers_written_out_compute_what_the_loop_does(small):
+    config, params, inputs, text = small
+
+    def layer(stack, i):
+        return jax.tree.map(lambda w: w[i], stack)
+
+    parts = {n: p for n, p in params.items() if n not in ("encoder", "decoder")}
+    numbers = range(config.layers)
+    stack = params["encoder"]["layers"]
+    parts["encoder"] = {f"layer_{i}": layer(stack, i) for i in numbers}
+    parts |= {f"decoder_{i}": layer(params["decoder"], i) for i in numbers}
+    unrolled = replace(config, scan=False)
+    found, expected = (
+        jax.jit(partial(scores, each))(weights, inputs, text)
+        for each, weights in ((unrolled, parts), (config, params))
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    found, expected = (
+        jax.jit(partial(t5.decode, each, HOW))(weights, inputs)
+        for each, weights in ((unrolled, parts), (config, params))
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+@PLAIN
 def test_a_target_does_not_see_later_ones_and_sees_all_inputs(small):
     config, params, inputs, text = small
     run = jax.jit(partial(scores, config))

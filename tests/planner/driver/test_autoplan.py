@@ -249,7 +249,7 @@ def test_a_memory_that_nothing_fits_is_refused_in_a_unit_of_its_size():
     fn, args = MLP
     words = (
         r"nothing fits: the smallest plan found .* needs \d+\.\d KiB per device, and "
-        r"1\.00 KiB are allowed; use \d+ times the chips"
+        r"1\.00 KiB are allowed; use \d+ times the chips, .* microbatches \(pipeline=True"
     )
     with pytest.raises(MeshwrightError, match=words):
         mw.autoplan(fn, args, machine="tpu-v5e", chips=8, budget_s=5, memory="1KiB")

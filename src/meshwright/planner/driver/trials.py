@@ -179,6 +179,6 @@ class Trials:
             f"nothing fits: the smallest plan found ({least.name} on {least.mesh}) needs "
             f"{show_bytes(needed)} per device, and {show_bytes(limit)} are allowed; use "
             f"{math.ceil(needed / limit):,} times the chips, a batch smaller by that "
-            "factor, chips with more memory, or recompute more in the backward pass "
-            "(mw.recompute)"
+            "factor, microbatches (pipeline=True also finds one stage with them), chips "
+            "with more memory, or recompute more in the backward pass (mw.recompute)"
         )

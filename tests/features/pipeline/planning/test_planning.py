@@ -147,7 +147,7 @@ def test_a_batch_that_the_step_fixes_is_refused():
 
 
 def test_too_little_memory_is_refused():
-    with pytest.raises(PlanError, match="fits into their memory"):
+    with pytest.raises(PlanError, match=r"fits into their memory; recompute layers"):
         find_pipeline(
             train_step, (*SCANNED, X), SearchRequest("v100", chips=2, memory=2000)
         )

@@ -88,7 +88,8 @@ def slice_stages(
     if best is None:
         raise PlanError(
             f"no pipeline of {table.num_layers} layers on {num_devices} devices fits into"
-            " their memory"
+            " their memory; recompute layers in the backward pass (jax.checkpoint), use"
+            " more chips or chips with more memory, or a smaller batch"
         )
     best_s = pipeline_s(table, best, num_microbatches)
     high = bisect_right(finite, best_s / max(1, num_microbatches - 1)) - 1
