@@ -86,8 +86,9 @@ def with_layers(captured: Captured, options: Options) -> OpenedStep:
     """The step with large loops over layers unrolled, so that stages can begin inside.
 
     A loop stays if it has less than `_LITTLE` of the work of a stage. All loops stay if the
-    user marks stages. No loop stays if microbatches have statistics of their own, since
-    such a sum cannot be in a loop. Each layer of an unrolled loop has its own weights.
+    user marks stages, or if there is one stage. No loop stays if microbatches have
+    statistics of their own, since such a sum cannot be in a loop. Each layer of an unrolled
+    loop has its own weights.
     """
     program, stages = captured.program, options.stages
     is_own = options.has_own_statistics
@@ -100,7 +101,7 @@ def with_layers(captured: Captured, options: Options) -> OpenedStep:
     flops = {op: flops_of(op) for op in program.ops}
     share = 0.0 if is_own else sum(flops.values()) * _LITTLE / count
     large = [op for op in program.ops if op.kind == "scan" and flops[op] > share]
-    if not (large or planned) or (count == 1 and not is_own):
+    if not (large or planned) or (count == 1 and _fits_loops(captured, options)):
         return unopened(captured)
     work = divided_batch(captured, microbatch_axis(options), options.batch)
     values, state = work.graph.values, work.state
@@ -125,6 +126,22 @@ def with_layers(captured: Captured, options: Options) -> OpenedStep:
     opened = with_own_weights(replace(captured, program=unrolled), weights)
     written = as_primitives(opened.captured.program)
     return replace(opened, captured=replace(opened.captured, program=written))
+
+
+def _fits_loops(captured: Captured, options: Options) -> bool:
+    """Whether one stage can run the step with its loops as they are.
+
+    A single microbatch can, unless a sum over the batch is in a loop.
+    """
+    if not options.has_own_statistics:
+        return True
+    if options.microbatches > 1:
+        return False
+    try:
+        find_step(captured, options)
+    except StageError:
+        return False
+    return True
 
 
 _LITTLE = 0.25

@@ -146,6 +146,14 @@ def test_a_batch_that_the_step_fixes_is_refused():
         ResizableStep(fixed, (*SCANNED, X)).capture(8)
 
 
+def test_one_stage_with_one_microbatch_keeps_its_loop_over_layers():
+    tactics = [mw.data_parallel("data")]
+    mesh = {"stage": 1, "data": 2}
+    one = mw.pipeline(train_step, mesh, tactics, microbatches=1).plan(*SCANNED, X)
+    kinds = {op.kind for op in one.step.staged.program.walk()}
+    assert "scan" in kinds
+
+
 def test_too_little_memory_is_refused():
     with pytest.raises(PlanError, match=r"fits into their memory; recompute layers"):
         find_pipeline(
