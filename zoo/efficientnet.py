@@ -189,7 +189,7 @@ def tiny_forward():
     return forward, (state.params, state.stats, batch["image"][:1])
 
 
-def _serving_target(config: Config) -> Target:
+def serving_target(config: Config) -> Target:
     """A target of the scores of a batch of images, from weights of `dtype`."""
 
     def build(dtype: str = "bfloat16", **changes: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -207,7 +207,7 @@ def _serving_target(config: Config) -> Target:
 
 inference = {
     "tiny": tiny_forward,
-    **{name: _serving_target(config) for name, config in SIZES.items()},
+    **{name: serving_target(config) for name, config in SIZES.items()},
 }
 """Forward passes by size: `inference["b0"](batch=128, dtype="float16")`, for one."""
 

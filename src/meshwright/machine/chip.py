@@ -45,13 +45,15 @@ _SHARE_FOR_VALUES = 0.75
 
 
 EFFICIENCY_CLASSES = (
-    "attention", "attention_gradient", "convolution", "memory", "product", "reread",
-    "vector",
+    "attention", "attention_gradient", "convolution", "depthwise", "memory", "product",
+    "reread", "vector",
 )  # fmt: skip
 """Classes of ops that have a calibrated efficiency curve of their own.
 
 "attention" is fused attention, and "attention_gradient" its backward pass; these two and
 "convolution" reach the share of "product" where a machine does not state their own.
+"depthwise" is the share of main memory's rate that a depthwise convolution reaches on a
+chip of several cores, and half of that of "memory" where it is not stated.
 "reread" stands for operands that a product reads from main memory more than once.
 """
 

@@ -126,7 +126,7 @@ class Dim:
     num_inner: int = 1
 
 
-_COMPILERS = ("plain", "tpu", "gpu", "cpu")
+_COMPILERS = ("plain", "tpu", "gpu", "cpu", "eager")
 
 
 @dataclass(frozen=True, slots=True)

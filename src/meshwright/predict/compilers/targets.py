@@ -1,4 +1,4 @@
-"""The modelled compilers (TPU, GPU, CPU, plain), and the compiler of a machine.
+"""The modelled compilers (TPU, GPU, CPU, plain, eager), and the compiler of a machine.
 
 A machine names its compiler in `Machine.compiler`. The passes of each compiler are
 listed in its file of passes; `docs/extending.md` says how to add one.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from meshwright.machine import Chip, Machine
 from meshwright.predict.compilers.cpu.cpu_passes import CPU
+from meshwright.predict.compilers.gpu.eager_passes import EAGER
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.model.compilation import Compiler
 from meshwright.predict.compilers.tpu.tpu_passes import tpu_compiler_for
@@ -15,6 +16,7 @@ from meshwright.predict.compilers.xla.shared_passes import PLAIN
 
 COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
     "cpu": lambda chip: CPU,
+    "eager": lambda chip: EAGER,
     "gpu": lambda chip: GPU,
     "plain": lambda chip: PLAIN,
     "tpu": tpu_compiler_for,

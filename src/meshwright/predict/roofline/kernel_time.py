@@ -20,6 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.machine import Chip
+from meshwright.predict.roofline.convolutions import (
+    CONVOLUTION,
+    DIRECT_SHARE,
+    direct_s,
+    is_direct,
+    tiled_s,
+)
 from meshwright.predict.roofline.matrix_unit import (
     PADDED,
     padded_flops,
@@ -128,10 +135,14 @@ def bound_times(
     An op whose results have no elements is no kernel (XLA: `ZeroSizedHloElimination`).
     """
     flops = vector_flops(op, work, traffic.elements) / num_parts
+    product_s, lanes_s = matrix_s(op, chip) / num_parts, 0.0
+    if _runs_on_lanes(op, chip):
+        product_s, lanes_s = 0.0, product_s
     is_empty = bool(op.results) and all(0 in result.shape for result in op.results)
     return {
-        Bound.MATRIX: matrix_s(op, chip) / num_parts,
-        Bound.VECTOR: flops
+        Bound.MATRIX: product_s,
+        Bound.VECTOR: lanes_s
+        + flops
         / (chip.vector_flops_per_s * calibrated_efficiency(chip, "vector", flops)),
         Bound.MEMORY: _memory_s(op, traffic, chip, num_parts),
         Bound.LAUNCH: 0.0 if is_empty else chip.launch_s,
@@ -147,8 +158,11 @@ def vector_flops(op: Op, work: OpWork, elements: int = 0) -> int:
     return flops + TRANSCENDENTAL_FLOPS * work.transcendentals + MOVE_FLOPS * elements
 
 
+DEPTHWISE = "depthwise"
+"""Class of the memory rate of convolutions that lanes compute directly."""
+
 _EFFICIENCY = {
-    "conv_general_dilated": "convolution",
+    CONVOLUTION: "convolution",
     FORWARD: "attention",
     BACKWARD: "attention_gradient",
 }
@@ -163,16 +177,33 @@ def matrix_s(op: Op, chip: Chip) -> float:
     flops = padded_flops(op, chip) if uses_matrix_unit(op) else 0
     if not flops:
         return 0.0
-    name = _EFFICIENCY.get(op.kind, "product")
-    if name not in chip.efficiency:
-        name = "product"
-    paces = [1 / chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
-    rate = calibrated_efficiency(chip, name, flops) / (sum(paces) / len(paces))
-    if chip.num_cores == 1 or op.kind != "dot_general":
+    rate = _product_rate(op, flops, chip)
+    if chip.num_cores == 1:
+        return flops / rate
+    if op.kind == CONVOLUTION:
+        return min(tiled_s(op, rate, chip), direct_s(op, chip))
+    if op.kind != "dot_general":
         return flops / rate
     itemsize = max(itemsize_bytes(v.dtype) for v in op.operands[:2])
     cores = Cores(chip.num_cores, rate, chip.core_bytes_per_s)
     return tiled_product_s(product_extents(op), itemsize, cores)
+
+
+def _product_rate(op: Op, flops: float, chip: Chip) -> float:
+    """FLOP/s that products of this size and dtype reach in the matrix unit."""
+    name = _EFFICIENCY.get(op.kind, "product")
+    if name not in chip.efficiency:
+        name = "product"
+    paces = [1 / chip.peak_flops_per_s(v.dtype) for v in op.operands[:2]]
+    return calibrated_efficiency(chip, name, flops) / (sum(paces) / len(paces))
+
+
+def _runs_on_lanes(op: Op, chip: Chip) -> bool:
+    """Whether the lanes of a chip of many cores compute a convolution directly."""
+    if op.kind != CONVOLUTION or chip.num_cores == 1:
+        return False
+    flops = padded_flops(op, chip)
+    return is_direct(op, _product_rate(op, flops, chip), chip)
 
 
 def timing_key(op: Op) -> Hashable:
@@ -194,6 +225,10 @@ def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1) ->
     """Seconds to move each array once, and the rereads of a tiled product."""
     once = traffic.num_bytes / num_parts
     efficiency = calibrated_efficiency(chip, "memory", once)
+    if _runs_on_lanes(op, chip):
+        is_stated = DEPTHWISE in chip.efficiency
+        stated = calibrated_efficiency(chip, DEPTHWISE, once)
+        efficiency = stated if is_stated else DIRECT_SHARE * efficiency
     seconds = once / (chip.hbm_bytes_per_s * efficiency)
     if traffic.streams is not None:
         reread = reread_bytes(op, traffic.streams, chip) / num_parts

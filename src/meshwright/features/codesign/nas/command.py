@@ -3,6 +3,7 @@
 import typer
 
 from meshwright.features.codesign.nas.cost.latency_command import latency_command
+from meshwright.features.codesign.nas.families.scale_command import scale_command
 
 nas_command = typer.Typer(
     add_completion=False,
@@ -10,8 +11,4 @@ nas_command = typer.Typer(
     help="Search for models that are accurate, and fast on a given machine.",
 )
 nas_command.command("latency")(latency_command)
-
-
-@nas_command.callback()
-def _group() -> None:
-    """Keep `latency` a subcommand while it is the only one."""
+nas_command.command("scale")(scale_command)

@@ -1,6 +1,7 @@
 """The passes of XLA's GPU compiler in order, and its policy of forming fusions."""
 
 from dataclasses import replace
+from functools import partial
 
 from meshwright.predict.compilers.gpu.collective_combiner import (
     COMBINED,
@@ -27,10 +28,10 @@ from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.compilers.model.policies import BufferPolicy
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
 from meshwright.predict.compilers.xla.multi_output_fusion import kernels_of
+from meshwright.predict.compilers.xla.output_fusion import fuse_outputs
 from meshwright.predict.compilers.xla.producer_fusion import XLA_FUSION
 from meshwright.predict.compilers.xla.shared_passes import (
     CALL_INLINER,
-    OUTPUT_FUSION,
 )
 
 GPU_FUSION = replace(
@@ -52,12 +53,19 @@ def merge_into_gpu_kernels(compilation: Compilation) -> Compilation:
     return replace(compilation, kernels=kernels)
 
 
+_EPILOGUE_FLOPS = 2
+"""Operations per element of cuDNN's fused epilogue: a bias, and a ReLU or side input.
+XLA (`CudnnFusedConvRewriter`) matches no other, so that a batch norm, which also scales
+by channel, is a kernel of its own, with the activation behind it."""
+
+GPU_OUTPUT_FUSION = FusionRewrite(partial(fuse_outputs, library_flops=_EPILOGUE_FLOPS))
+
 PASSES = (
     Pass("collective-pipeliner", Stage.OPS, Rewrite(pipeline_collectives)),
     CALL_INLINER,
     Pass("layout-assignment", Stage.LAYOUTS, assign_gpu_layouts),
     Pass("priority-fusion", Stage.FUSION, fuse_instructions),
-    OUTPUT_FUSION,
+    Pass("output-fusion", Stage.FUSION, GPU_OUTPUT_FUSION),
     Pass("latency-hiding-scheduler", Stage.FUSION, FusionRewrite(hide_latency)),
     Pass("multi-output-fusion", Stage.FUSION, merge_into_gpu_kernels),
 )

@@ -26,8 +26,8 @@ from meshwright.program.ir import Op, Value, itemsize_bytes, num_bytes
 from meshwright.program.ops import Trait, has_trait
 
 _EXPENSIVE = frozenset(
-    {"acos", "asin", "atan2", "cos", "digamma", "erf", "erf_inv", "erfc", "lgamma", "pow",
-     "sin", "tan", "tanh"}
+    {"acos", "asin", "atan2", "cos", "digamma", "erf", "erf_inv", "erfc", "lgamma",
+     "logistic", "pow", "sin", "tan", "tanh"}
 )  # fmt: skip
 """Kinds of ops that cost a GPU more than ten cycles per element.
 

@@ -51,29 +51,35 @@ def kernels_of(
     layouts: Layouts,
     fusions: Sequence[Fusion],
     joins_products: bool = True,
+    is_merged: bool = True,
 ) -> KernelSequence:
     """The kernels of a program, and for ops with bodies the kernels of each body.
 
     joins_products: whether other fusions join the kernel of a product.
+    is_merged: whether fusions share kernels at all.
     """
-    merged = merge_fusions(fusions, joins_products)
+    merged = merge_fusions(fusions, joins_products) if is_merged else tuple(fusions)
     on_chip = on_chip_candidates(merged, stored_outputs(program), layouts)
     may_stay = {value for value, *_ in on_chip.ranges}
     kernels = tuple(
-        [_kernel(fusion, layouts, may_stay, joins_products) for fusion in merged]
+        [_kernel(f, layouts, may_stay, joins_products, is_merged) for f in merged]
     )
     axes = dict.fromkeys(axis for each in kernels for axis in each.axes)
     return KernelSequence(program.inputs, kernels, on_chip, tuple(axes))
 
 
 def _kernel(
-    fusion: Fusion, layouts: Layouts, may_stay: Collection[Value], joins_products: bool
+    fusion: Fusion,
+    layouts: Layouts,
+    may_stay: Collection[Value],
+    joins_products: bool,
+    is_merged: bool,
 ) -> Kernel:
     if fusion.kind is FusionKind.COLLECTIVE:
         return Kernel(fusion, (), collective_bytes(fusion, layouts), 0, None)
     if fusion.kind is FusionKind.REGION:
         bodies = tuple(
-            kernels_of(body, layouts, inner, joins_products)
+            kernels_of(body, layouts, inner, joins_products, is_merged)
             for body, inner in zip(fusion.root.bodies, fusion.bodies, strict=True)
         )
         return Kernel(fusion, (), 0, 0, None, bodies=bodies)

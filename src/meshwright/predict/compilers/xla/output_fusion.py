@@ -11,9 +11,14 @@ from meshwright.predict.compilers.model.fusion import Fusion, FusionKind, slices
 from meshwright.program.analysis.live_ranges import live_ranges
 from meshwright.program.ir import Program, Value, num_bytes
 
+_CONVOLUTION = "conv_general_dilated"
+
 
 def fuse_outputs(
-    fusions: Sequence[Fusion], program: Program, fuses_updates: bool = False
+    fusions: Sequence[Fusion],
+    program: Program,
+    fuses_updates: bool = False,
+    library_flops: float = math.inf,
 ) -> list[Fusion]:
     """The fusions, each product merged with the elementwise fusion that alone reads it.
 
@@ -21,6 +26,8 @@ def fuse_outputs(
 
     fuses_updates: whether a product is also merged with the dynamic-update-slice that
         writes its result into an array in place.
+    library_flops: most operations per element of what is merged with a convolution,
+        whose library has an epilogue for a bias and a ReLU, but not for more.
     """
     kept = set(stored_outputs(program))
     ranges = live_ranges((fusion.reads, fusion.writes) for fusion in fusions)
@@ -40,6 +47,8 @@ def fuse_outputs(
         is_like = all(math.prod(v.shape) == size for v in end.writes)
         if not (is_update or (end.kind is FusionKind.LOOP and is_like)):
             continue
+        if product.root.kind == _CONVOLUTION and _exceeds(end, library_flops * size):
+            continue
         others = [v for v in end.reads if v is not value]
         is_early = all(made_at.get(v, -1) < index for v in others)
         held = sum(
@@ -53,6 +62,11 @@ def fuse_outputs(
         found[index] = found[reader] = None
         found[index if is_early else reader] = _merged(product, end, others)
     return [fusion for fusion in found if fusion is not None]
+
+
+def _exceeds(end: Fusion, flops: float) -> bool:
+    """Whether a fusion does more operations than that; a transcendental is many."""
+    return flops < math.inf and (end.work.transcendentals > 0 or end.work.flops > flops)
 
 
 def _is_update_of(end: Fusion, value: Value) -> bool:

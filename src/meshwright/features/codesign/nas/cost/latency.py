@@ -93,6 +93,7 @@ def latency(
     machine: Machine | str | Path,
     *,
     place: Location | str | None = "us-average",
+    eager: bool = False,
 ) -> Latency:
     """The predicted time of `fn(*args)` on one chip, with its energy, price and carbon.
 
@@ -100,6 +101,8 @@ def latency(
     machine: a preset, a TOML file, or a machine. Of a preset or file one chip is taken; if
         it has several devices (TPU v2, v3, 7x), they share the batch.
     place: location of the machine, for carbon; `None` for no carbon.
+    eager: each module as a kernel of its own, as frameworks run a net that do not compile
+        it; on GPUs only.
 
     >>> import jax, jax.numpy as jnp
     >>> shape = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
@@ -110,6 +113,8 @@ def latency(
         raise NasError(f"latency wants a function and its arguments, got {fn!r:.60}")
     if not isinstance(machine, Machine):
         machine = load_machine(machine, None)
+    if eager:
+        machine = run_eagerly(machine)
     where = place if isinstance(place, Location | None) else find_location(place)
     decided = _on_one_chip(fn, args, machine.num_devices)
     found = estimate(decided, machine)
@@ -135,6 +140,15 @@ def latency(
         place=spent.place,
         widened=widened_dtypes(found.original, machine.chip),
     )
+
+
+def run_eagerly(machine: Machine) -> Machine:
+    """The GPU without a compiler: each module is a kernel of its own."""
+    if machine.compiler not in ("gpu", "eager"):
+        raise NasError(
+            f"{machine.name} runs compiled programs only; eager execution is for GPUs"
+        )
+    return replace(machine, compiler="eager")
 
 
 def named(record: Latency, name: str) -> Latency:

@@ -48,13 +48,19 @@ _Place = Annotated[
     str, Option("--place", help="location of the machine, for carbon: iowa, ...")
 ]
 
+_Eager = Annotated[
+    bool,
+    Option("--eager", help="on GPUs: a kernel for each module, as without a compiler"),
+]
 
-def latency_command(
+
+def latency_command(  # noqa: PLR0913  an option each
     targets: TargetTexts,
     machine: MachineTexts,
     batch: BatchSize = None,
     dtype: Dtype = None,
     place: _Place = "us-average",
+    eager: _Eager = False,
     as_json: AsJson = False,
 ) -> None:
     """Print milliseconds, the share of the roofline, and what bounds each block.
@@ -70,7 +76,7 @@ def latency_command(
             fn, args = made_with(find_target(text, is_inference=True), changes)
         for each in machines:
             with show_progress(f"{text} on {each.name}"):
-                found = latency(fn, args, each, place=place)
+                found = latency(fn, args, each, place=place, eager=eager)
             records.append(named(found, text))
     if as_json:
         print(json.dumps([json.loads(each.to_json()) for each in records], indent=1))

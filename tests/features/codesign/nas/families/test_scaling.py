@@ -1,0 +1,134 @@
+"""One law from evaluated models: the published family for GPUs, and a law with noise."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+
+from meshwright.cli import main
+from meshwright.codesign import nas
+from meshwright.errors import NasError
+from zoo.efficientnet_sizes import GPU
+
+WANTED = {"depth": 1.28, "width": 1.15, "resolution": 1.07}
+
+
+def published():
+    """X-GPU B2 to B7 (Li et al., CVPR 2021), each twice as slow as the one before."""
+    return [
+        nas.Point(depth, width, size, 80 + i, 5.0 * 2**i)
+        for i, (width, depth, size) in enumerate(GPU[2:])
+    ]
+
+
+def test_the_published_family_for_gpus_has_one_law():
+    targets = [point.latency_ms for point in published()]
+    family = nas.scale_family(published(), targets)
+    for name, value in WANTED.items():
+        assert getattr(family.law, name) == pytest.approx(value, rel=0.02), name
+    for member, target in zip(family.members, targets, strict=True):
+        assert member.latency_ms == pytest.approx(target, rel=0.01)
+
+
+@pytest.mark.parametrize("law", [(1.28, 1.148, 1.067), (1.2, 1.1, 1.15)])
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_law_with_one_per_cent_of_noise_is_recovered(law, seed):
+    """Errors fall with powers of the scales, such that the best models lie on the law."""
+    noise, points = np.random.default_rng(seed), []
+    powers, costs = 0.3 / np.log(law), np.array([1, 2, 2])
+    grid = (np.geomspace(1, end, 7) for end in (4, 2.2, 1.6))
+    for scales in map(np.array, product(*grid)):
+        error = 0.08 + 0.03 * (costs / powers * scales**-powers).sum()
+        accuracy, time = np.array([1 - error, 5 * np.prod(scales**costs)]) * (
+            1 + 0.01 * noise.normal(size=2)
+        )
+        depth, width, size = scales
+        points.append(nas.Point(depth, width, 224 * size, accuracy, time))
+    found = nas.scale_family(points, [8, 12, 18, 27, 40], base=224).law
+    doubling = np.log(2) / (np.log(law) @ costs)
+    wanted = np.power(law, doubling)
+    assert (found.depth, found.width, found.resolution) == pytest.approx(
+        wanted, rel=0.05
+    )
+
+
+def test_targets_that_cannot_be_met_are_refused():
+    with pytest.raises(NasError, match="no model takes 1 ms or less; the fastest takes 5"):
+        nas.scale_family(published(), [1, 2])
+    with pytest.raises(NasError, match="two latency targets or more"):
+        nas.scale_family(published(), [5])
+    with pytest.raises(NasError, match="a law needs 2 models that differ"):
+        nas.scale_family(published(), [5, 6])
+    with pytest.raises(NasError, match="scales and latency are above 0"):
+        nas.Point(0, 1, 224, 80, 1)
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["nas", "scale", *arguments])
+    return ended.value.code
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "points.csv"
+    rows = [
+        f"{p.depth},{p.width},{p.resolution},{p.accuracy},{p.latency_ms}"
+        for p in published()
+    ]
+    path.write_text("depth,width,resolution,accuracy,latency_ms\n" + "\n".join(rows))
+    return path
+
+
+def test_the_command_fits_a_table(table, tmp_path, capsys):
+    out = tmp_path / "family.json"
+    assert (
+        run("--points", str(table), "--targets-ms", "5,20,160", "--out", str(out)) == 0
+    )
+    assert "law: depth 1.3" in capsys.readouterr().out
+    family = json.loads(out.read_text())
+    assert [m["target_ms"] for m in family["members"]] == [5, 20, 160]
+
+
+def test_the_command_prices_a_grid_of_a_target(tmp_path, capsys):
+    path = tmp_path / "model.py"
+    path.write_text(
+        "import jax, jax.numpy as jnp\n"
+        "def accuracy(depth, width, size):\n"
+        "    return 1 - 0.2 / depth - 0.2 / width - 0.1 / size\n"
+        "def target(depth=1.0, width=1.0, size=8):\n"
+        "    wide = int(512 * width)\n"
+        "    def fn(w, x):\n"
+        "        for _ in range(round(4 * depth)):\n"
+        "            x = jnp.tanh(x @ w)\n"
+        "        return x\n"
+        "    shape = lambda *s: jax.ShapeDtypeStruct(s, jnp.float32)\n"
+        "    return fn, (shape(wide, wide), shape(64 * size * size, wide))\n"
+    )
+    given = ["--machine", "v100", "--accuracy", f"{path}:accuracy", "--base", "8"]
+    given += ["--grid", "1,2,3", "--targets-ms", "1,3,8", "--json"]
+    assert run(f"{path}:target", *given) == 0
+    members = json.loads(capsys.readouterr().out)["members"]
+    assert members[0]["latency_ms"] < members[1]["latency_ms"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--targets-ms", "5,10"), "either a TARGET with --machine, or --points"),
+        (("x.py:t", "--targets-ms", "5,10"), "--machine and --accuracy is needed"),
+        (("--points", "none.csv", "--targets-ms", "5,10"), "cannot read a table"),
+        (("--points", "none.csv", "--targets-ms", "5,x"), "wanted numbers such as 5"),
+    ],
+)
+def test_misuse_is_one_sentence_and_status_2(given, words, capsys):
+    assert run(*given) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_table_without_a_column_says_which(tmp_path, capsys):
+    path = tmp_path / "points.csv"
+    path.write_text("depth,width,accuracy,latency_ms\n1,1,2,3\n")
+    assert run("--points", str(path), "--targets-ms", "5,10") == 2
+    assert "lacks the column resolution; it has depth, width" in capsys.readouterr().err
