@@ -54,7 +54,9 @@ def test_a_law_with_one_per_cent_of_noise_is_recovered(law, seed):
 
 
 def test_targets_that_cannot_be_met_are_refused():
-    with pytest.raises(NasError, match="no model takes 1 ms or less; the fastest takes 5"):
+    with pytest.raises(
+        NasError, match="no model takes 1 ms or less; the fastest takes 5"
+    ):
         nas.scale_family(published(), [1, 2])
     with pytest.raises(NasError, match="two latency targets or more"):
         nas.scale_family(published(), [5])
