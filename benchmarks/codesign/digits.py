@@ -44,7 +44,9 @@ def accuracies(
         zeros = jax.tree.map(jnp.zeros_like, params)
 
         def step(carry: Any, index: Any) -> tuple[Any, None]:
-            chosen = jax.random.randint(jax.random.fold_in(key, index), (BATCH,), 0, TRAINED)
+            chosen = jax.random.randint(
+                jax.random.fold_in(key, index), (BATCH,), 0, TRAINED
+            )
             grads = jax.grad(loss)(carry[0], images[chosen], labels[chosen], *more)
             return _adam(*carry, grads, index, steps), None
 

@@ -24,7 +24,9 @@ COLUMNS = ("model", "seed", *(f"accuracy_{30 * (i + 1)}" for i in range(CHECKS))
 
 @benchmark(
     option("--seeds", type=int, default=3, help="seeds of each model"),
-    option("--table", type=Path, default=Path("out/trained.csv"), help="file to extend"),
+    option(
+        "--table", type=Path, default=Path("out/trained.csv"), help="file to extend"
+    ),
 )
 def main(options: Options) -> None:
     """Train what the file lacks; about 20 minutes of one core."""

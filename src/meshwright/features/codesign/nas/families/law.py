@@ -72,5 +72,6 @@ def fit_law(
     if doublings <= 0:
         raise NasError(f"the winners {sorted(distinct)} do not grow; no law fits them")
     rest = logs - np.outer(logs @ direction, direction)
-    growth = np.exp(direction / doublings)
-    return Law(*map(float, growth), base, float(np.sqrt((rest**2).mean())))
+    depth, width, resolution = map(float, np.exp(direction / doublings))
+    spread = float(np.sqrt((rest**2).mean()))
+    return Law(depth, width, resolution, base, spread)

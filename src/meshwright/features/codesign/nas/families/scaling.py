@@ -122,8 +122,9 @@ def winners_of(points: Sequence[Point], targets: Sequence[float]) -> list[Point]
         if within[best] == -np.inf:
             found.append(_best_within(points, target))
             continue
-        scales = map(float, np.exp(grid[best]))
-        found.append(Point(*scales, float(scores[best]), float(spent[best])))
+        depth, width, size = map(float, np.exp(grid[best]))
+        score, time = float(scores[best]), float(spent[best])
+        found.append(Point(depth, width, size, score, time))
     return found
 
 
