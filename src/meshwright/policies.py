@@ -4,12 +4,12 @@ These are the public names of `features/policies`.
 """
 
 from meshwright.features.policies.cache.bounds import least_misses
-from meshwright.features.policies.cache.simulate import POLICIES, Simulation, simulate
+from meshwright.features.policies.cache.simulate import POLICIES, CacheSimulation, simulate
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
 
 __all__ = [
     "POLICIES",
-    "Simulation",
+    "CacheSimulation",
     "Trace",
     "least_misses",
     "read_trace",

@@ -16,7 +16,7 @@ from meshwright.errors import PlanError, PolicyError
 from meshwright.features.policies.cache.bounds import least_misses
 from meshwright.features.policies.cache.simulate import (
     POLICIES,
-    Simulation,
+    CacheSimulation,
     check_policy,
     simulate,
 )
@@ -71,7 +71,7 @@ def simulate_command(  # noqa: PLR0913  the options of a command
         )
     sizes = [_capacity(text, requests) for text in cache.split(",") if text.strip()]
     with show_progress("simulating") as show:
-        runs: list[tuple[Simulation, float]] = []
+        runs: list[tuple[CacheSimulation, float]] = []
         for run in _runs(requests, sizes, names, seed):
             runs.append(run)
             show(f"{run[0]}")
@@ -86,7 +86,7 @@ def simulate_command(  # noqa: PLR0913  the options of a command
 
 def _runs(
     requests: Trace, sizes: Sequence[int], names: Sequence[str], seed: int
-) -> Iterator[tuple[Simulation, float]]:
+) -> Iterator[tuple[CacheSimulation, float]]:
     """Each policy at each size, with its CPU seconds."""
     for size in sizes:
         for name in names:
@@ -118,7 +118,7 @@ def _capacity(text: str, requests: Trace) -> int:
 
 def _as_json(
     requests: Trace,
-    runs: Sequence[tuple[Simulation, float]],
+    runs: Sequence[tuple[CacheSimulation, float]],
     bounds: Sequence[tuple[int, int, int]],
 ) -> dict[str, object]:
     """The figures as plain values."""
@@ -137,7 +137,7 @@ def _as_json(
 
 def _table(
     requests: Trace,
-    runs: Sequence[tuple[Simulation, float]],
+    runs: Sequence[tuple[CacheSimulation, float]],
     bounds: Sequence[tuple[int, int, int]],
 ) -> Table:
     """A row for each policy at each size, and the bound below them."""

@@ -65,7 +65,7 @@ POLICIES: dict[str, _Rule] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Simulation:
+class CacheSimulation:
     """The hits and misses of a policy on a trace.
 
     policy, capacity: the policy, and the bytes of the cache.
@@ -123,7 +123,7 @@ def check_policy(policy: str) -> None:
 
 def simulate(
     requests: Trace, capacity: int, policy: str = "lru", *, seed: int = 0
-) -> Simulation:
+) -> CacheSimulation:
     """Run a policy over a trace, with a cache of `capacity` bytes that is empty at first.
 
     policy: one of `POLICIES`. seed: of what the policy draws at random.
@@ -135,7 +135,7 @@ def simulate(
         )
     hits = np.zeros(len(requests.ids), np.bool_)
     POLICIES[policy](requests, int(capacity), hits, seed)
-    return Simulation(
+    return CacheSimulation(
         policy,
         int(capacity),
         len(hits),
