@@ -61,11 +61,20 @@ def test_a_state_that_is_returned_is_not_compiled_again():
     assert len(traces) == 1
 
 
-def test_a_callback_may_stand_beside_a_dim_that_is_split_into_sub_axes():
+def doubled_by_python(total):
+    return jax.pure_callback(lambda a: 2 * a, jax.typeof(total), total)
+
+
+def printed(total):
+    jax.debug.print("{}", total)
+    return 2 * total
+
+
+@pytest.mark.parametrize("call", [doubled_by_python, printed])
+def test_a_callback_may_stand_beside_a_dim_that_is_split_into_sub_axes(call):
     def fn(x):
         y = jnp.tanh(x).reshape(4, 4, 32).sum(1)  # 8 devices over dims of 4 and 4
-        total = jax.ShapeDtypeStruct((), jnp.float32)
-        return y, jax.pure_callback(lambda a: 2 * a, total, y.sum())
+        return y, call(y.sum())
 
     x = jnp.asarray(RNG.normal(size=(16, 32)), jnp.float32)
     step = mw.partition(fn, {"data": 8}, [mw.shard({"x": 0}, "data")])

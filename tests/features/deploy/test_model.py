@@ -177,6 +177,11 @@ def callback(x):
     return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
 
+def printing(x):
+    jax.debug.print("{}", x)
+    return x
+
+
 def test_functions_that_no_target_can_express_are_refused(tmp_path):
     def deploy(fn, args, to="onnx"):
         return mw.deploy(fn, args, to=to, out=tmp_path / "a")
@@ -187,6 +192,8 @@ def test_functions_that_no_target_can_express_are_refused(tmp_path):
             DeployError, match=r"`pure_callback` at .*test_model\.py:\d+ calls Python"
         ):
             deploy(callback, (x,), target)
+    with pytest.raises(DeployError, match="`debug_print` at .* calls Python"):
+        deploy(printing, (x,))
     with pytest.raises(DeployError, match="returns no array"):
         deploy(lambda x: None, (x,))
     with pytest.raises(

@@ -15,6 +15,7 @@ from meshwright.jax_private import move_words
 from meshwright.machine import Mesh
 from meshwright.partitioner.lower import Lowered
 from meshwright.partitioner.propagate.sub_axes import whole_axes
+from meshwright.program.analysis.python_calls import python_calls
 from meshwright.program.ir import Sharding
 from meshwright.run.local.devices import find_devices
 from meshwright.run.local.execute import run_program
@@ -151,8 +152,8 @@ def make_executable(
     """
     outer = jax_mesh(user_mesh or lowered.mesh)
     mesh = jax_mesh(lowered.mesh)
-    outer = mesh if _calls_back(lowered) else outer
-
+    if python_calls(lowered.program):
+        outer = mesh  # JAX then requires one mesh for all of the program
     in_shardings = tuple(outermost_sharding(s, outer, mesh) for s in lowered.inputs)
     jitted = jax.jit(
         spmd_function(lowered, mesh, weak),
@@ -163,11 +164,6 @@ def make_executable(
         donate_argnums=tuple(donated),
     )
     return Executable(jitted, mesh, in_shardings)
-
-
-def _calls_back(lowered: Lowered) -> bool:
-    """Whether a program calls Python; JAX then requires one mesh for all of it."""
-    return any("callback" in op.kind for op in lowered.program.walk())
 
 
 def outermost_sharding(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from meshwright.errors import DeployError, did_you_mean
 from meshwright.jax_private import is_key
+from meshwright.program.analysis.python_calls import python_calls
 from meshwright.program.capture import capture
 from meshwright.program.ir import Program, Value
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
@@ -131,21 +132,15 @@ def read_model(
     )
 
 
-_CALLBACKS = ("debug_callback", "debug_print", "io_callback", "pure_callback")
-"""Kinds of ops that call Python."""
-
-
 def _require_deployable(program: Program) -> None:
     """Raise `DeployError` for a program without results, or one that calls Python."""
     if not program.outputs:
         raise DeployError("the function returns no array: there is nothing to deploy")
-    for op in program.walk():
-        if op.kind in _CALLBACKS:
-            raise DeployError(
-                f"`{op.kind}` at {op.source or 'an unknown line'} calls Python, which is "
-                "not there where a deployed model runs: remove it, or move it out of the "
-                "function"
-            )
+    for op in python_calls(program):
+        raise DeployError(
+            f"`{op.kind}` at {op.source or 'an unknown line'} calls Python, which is not "
+            "there where a deployed model runs: remove it, or move it out of the function"
+        )
 
 
 def _name_of(fn: Any) -> str:
