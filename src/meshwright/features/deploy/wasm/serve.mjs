@@ -1,11 +1,13 @@
 // Runs the model of this folder in Node.js, with arrays from and to pipes.
 //
-// The arguments are the sizes in bytes of the inputs and then of the outputs, in the order
-// of model.json. A byte says that the model is loaded. A call is a byte and the bytes of
-// all inputs; the answer is the bytes of all outputs.
+// The arguments are the id of the process that reads the answers, and the sizes in bytes of
+// the inputs and then of the outputs, in the order of model.json. A byte says that the model
+// is loaded. A call is a byte and the bytes of all inputs; the answer is the bytes of all
+// outputs. If the reader ends, this process ends within a second, also during a call.
 
 import { readSync, writeSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { Worker } from "node:worker_threads";
 import { Model } from "./runner.js";
 
 const get = async (name) => new Response(await readFile(new URL(name, import.meta.url)));
@@ -25,6 +27,20 @@ function send(bytes) {
   for (let at = 0; at < bytes.length; ) at += writeSync(1, bytes, at);
 }
 
+/** Code of a thread that ends the process when its parent has ended. */
+const WATCH = `
+  const { workerData } = require("node:worker_threads");
+  const isAlive = () => {
+    try {
+      process.kill(workerData, 0);
+      return process.ppid === workerData;
+    } catch {
+      return false;
+    }
+  };
+  setInterval(() => isAlive() || process.kill(process.pid, "SIGKILL"), 500);
+`;
+
 async function serve(sizes) {
   const model = await Model.load(get);
   const { inputs, outputs } = model.about;
@@ -43,8 +59,10 @@ async function serve(sizes) {
   }
 }
 
+const [parent, ...sizes] = process.argv.slice(2).map(Number);
+new Worker(WATCH, { eval: true, workerData: parent });
 try {
-  await serve(process.argv.slice(2).map(Number));
+  await serve(sizes);
 } catch (error) {
   console.error(error.message);
   process.exit(1);
