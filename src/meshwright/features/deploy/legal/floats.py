@@ -96,30 +96,10 @@ def arctan2(op: Op) -> Replacement:
     return elementwise(op, angle)
 
 
-def log1p(op: Op) -> Replacement:
-    """log(u) * (x / (u - 1)) with u = 1 + x, which is exact near 0 (Higham, 2002)."""
+def reciprocal_root(op: Op) -> Replacement:
+    """1 / sqrt(x), which is infinite at 0."""
     del op
-
-    def computed(x: Any) -> Any:
-        u = x + 1
-        gap = u - 1
-        is_plain = (gap != 0) & (u < np.finfo(np.float16).max)
-        ratio = x / jnp.where(is_plain, gap, jnp.ones_like(x))
-        found = lax.log(u) * jnp.where(is_plain, ratio, jnp.ones_like(x))
-        return jnp.where(gap == 0, x, found)
-
-    return computed
-
-
-def expm1(op: Op) -> Replacement:
-    """tanh(x / 2) * (exp(x) + 1), which is exact near 0, unlike exp(x) - 1."""
-    del op
-
-    def computed(x: Any) -> Any:
-        near = lax.tanh(x * 0.5) * (lax.exp(x) + 1)
-        return jnp.where(lax.abs(x) < 1, near, lax.exp(x) - 1)
-
-    return computed
+    return lambda x: 1 / lax.sqrt(x)
 
 
 _NEAR = (
@@ -150,6 +130,19 @@ def inverse_erf(op: Op) -> Replacement:
             jnp.where(is_near, polynomial(_NEAR, w - 2.5), polynomial(_FAR, far)) * x
         )
         return jnp.where(lax.abs(x) == 1, x * w, found)
+
+    return computed
+
+
+def horner(op: Op) -> Replacement:
+    """A polynomial from its coefficients, the constant one first."""
+    del op
+
+    def computed(x: Any, *coefficients: Any) -> Any:
+        found = jnp.broadcast_to(coefficients[-1], x.shape)
+        for each in reversed(coefficients[:-1]):
+            found = found * x + each
+        return found
 
     return computed
 

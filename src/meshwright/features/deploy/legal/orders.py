@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from meshwright.features.deploy.legal.choices import order_key
 from meshwright.features.deploy.legal.rewrite import is_float
 from meshwright.program.ir import Op
 
@@ -51,7 +52,10 @@ def stable_sort(op: Op) -> Replacement:
 
 
 def sort_by_top(op: Op) -> Replacement:
-    """A sort by one key as the choice of the largest opposites, for all elements."""
+    """A sort by one key as the choice of the largest opposites, for all elements.
+
+    Zeros of both signs are equal, and so are NaNs, which come last.
+    """
     params: Any = op.params
     axis, key = params["dimension"], op.operands[0]
     if key.dtype not in ("float32", "int32"):
@@ -59,8 +63,10 @@ def sort_by_top(op: Op) -> Replacement:
 
     def computed(*operands: Any) -> Any:
         x = jnp.moveaxis(operands[0], axis, -1)
-        opposite = -x if is_float(key.dtype) else -1 - x
-        _, places = lax.top_k(opposite, x.shape[-1])
+        if is_float(key.dtype):
+            x = jnp.where(x == 0, jnp.zeros_like(x), x)
+            x = order_key(jnp.where(x != x, jnp.full_like(x, np.nan), x))
+        _, places = lax.top_k(-1 - x, x.shape[-1])
         moved = (jnp.moveaxis(each, axis, -1) for each in operands)
         found = (jnp.take_along_axis(m, places, -1, mode="clip") for m in moved)
         return [jnp.moveaxis(each, -1, axis) for each in found]
@@ -126,13 +132,3 @@ def tiled(op: Op) -> Replacement:
 def stacked(op: Op) -> Replacement:
     axis: Any = op.params["axis"]
     return lambda *xs: lax.concatenate([lax.expand_dims(x, (axis,)) for x in xs], axis)
-
-
-def of_nothing(op: Op) -> Replacement:
-    """A product over a dim of size 0, which is 0."""
-    numbers: Any = op.params["dimension_numbers"]
-    (contracted, _), _ = numbers
-    sizes = [op.operands[0].shape[d] for d in contracted]
-    if 0 not in sizes and 0 not in op.results[0].shape:
-        return None
-    return lambda *_: jnp.zeros(op.results[0].shape, op.results[0].dtype)

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.features.deploy.legal import floats, integers, orders, windows
+from meshwright.features.deploy.legal import (
+    angles,
+    choices,
+    floats,
+    hyperbolic,
+    integers,
+    orders,
+    products,
+    windows,
+)
 from meshwright.features.deploy.legal.complex_parts import split_complex
 from meshwright.features.deploy.legal.folding import fold_constants
+from meshwright.features.deploy.legal.lost_nans import keep_nans
 from meshwright.features.deploy.legal.rewrite import Rule, Rules, rewrite_ops
 from meshwright.program.ir import Program
 
@@ -20,7 +30,8 @@ _CASTS: Rules = {"convert_element_type": floats.saturating_cast}
 _WINDOWS = _each(windows.SCATTERS, windows.scattered)
 _CUMULATIVE = ("cummax", "cummin", "cumprod", "cumlogsumexp")
 _PLAIN_FORMS: dict[str, Rule] = {
-    "round": floats.round_away, "dot_general": orders.of_nothing,
+    "round": floats.round_away, "polynomial": floats.horner,
+    "dot_general": products.of_nothing,
     **_each(("lt_to", "le_to"), orders.total_order),
     **_each(_CUMULATIVE, orders.cumulative),
 }  # fmt: skip
@@ -35,7 +46,7 @@ ONNX: tuple[Rules, ...] = (
     {
         **_DIVISION, **_CASTS, **_WINDOWS, **_LARGE, "gather": windows.gathered,
         "atan2": floats.arctan2, "cbrt": floats.cube_root, "erf_inv": floats.inverse_erf,
-        "expm1": floats.expm1, "log1p": floats.log1p,
+        "expm1": hyperbolic.expm1, "log1p": hyperbolic.log1p,
     },
     _SMALL,
     _each(_SHIFTS, integers.unsigned_shift),
@@ -43,11 +54,17 @@ ONNX: tuple[Rules, ...] = (
 )  # fmt: skip
 
 LITERT: tuple[Rules, ...] = (
-    {**_PLAIN_FORMS, **_BITS, "sort": orders.sort_by_one_key},
+    {
+        **_PLAIN_FORMS, **_BITS, "sort": orders.sort_by_one_key,
+        "top_k": choices.top_by_key, "acosh": hyperbolic.arccosh,
+        "asinh": hyperbolic.arcsinh, "atanh": hyperbolic.arctanh,
+        "expm1": hyperbolic.expm1, "log1p": hyperbolic.log1p, "sinh": hyperbolic.sinh,
+    },
     {
         **_DIVISION, **_CASTS, **_LARGE, "atan2": floats.arctan2,
-        "cbrt": floats.cube_root, "erf_inv": floats.inverse_erf, "log1p": floats.log1p,
-        "pow": floats.exact_pow, "sort": orders.sort_by_top,
+        "cbrt": floats.cube_root, "erf_inv": floats.inverse_erf,
+        "pow": floats.exact_pow, "rsqrt": floats.reciprocal_root,
+        "sort": orders.sort_by_top, "dot_general": products.of_matrices,
         "gather": windows.signed_indices,
         **_each(("eq", "ne"), floats.finite_comparison),
     },
@@ -66,10 +83,11 @@ LITERT: tuple[Rules, ...] = (
 )  # fmt: skip
 
 IREE: tuple[Rules, ...] = (
-    {"dot_general": orders.of_nothing},
+    {"dot_general": products.of_nothing},
     {
         **_DIVISION, **_CASTS, **_WINDOWS, "sort": orders.stable_sort,
         "atan2": floats.arctan2, "cbrt": floats.cube_root, "pow": floats.exact_pow,
+        "top_k": choices.top_in_order, **_each(("sin", "cos", "tan"), angles.of_angle),
     },
     {"dynamic_update_slice": windows.clamped_update},
 )  # fmt: skip
@@ -84,4 +102,6 @@ def legalize(program: Program, passes: Sequence[Rules]) -> Program:
         program = split_complex(program)
     for rules in passes:
         program = rewrite_ops(program, rules)
+    if passes is LITERT:
+        program = rewrite_ops(program, keep_nans(program))
     return fold_constants(program)
