@@ -54,10 +54,11 @@ def conv_general_dilated(call: OpCall) -> str:
     low, high = [p[0] for p in padding], [p[1] for p in padding]
     if min((*low, *high), default=0) < 0:
         raise Inexpressible("ONNX's Conv has no negative padding")
+    features = call.shape[numbers.out_spec[1]]
+    bias = [graph.reshape(name, (features,)) for name in call.names[2:]]
     out = call.node(
         "Conv",
-        x,
-        w,
+        *(x, w, *bias),
         kernel_shape=spatial,
         strides=list(params["window_strides"]),
         dilations=list(params["rhs_dilation"]),

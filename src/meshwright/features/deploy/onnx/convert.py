@@ -8,15 +8,23 @@ from typing import Any
 
 import meshwright.features.deploy.onnx.contraction
 import meshwright.features.deploy.onnx.elementwise
+import meshwright.features.deploy.onnx.fused
 import meshwright.features.deploy.onnx.indexing
 import meshwright.features.deploy.onnx.movement
 import meshwright.features.deploy.onnx.reduction
 import meshwright.features.deploy.onnx.regions  # noqa: F401  fills the registry
 from meshwright.errors import DeployError
+from meshwright.features.deploy.legal.folding import fold_constants
 from meshwright.features.deploy.legal.passes import ONNX, legalize
 from meshwright.features.deploy.onnx.convert_ops import inline
 from meshwright.features.deploy.onnx.converters import CONVERTERS
-from meshwright.features.deploy.onnx.graph import OPSET, OnnxGraph, value_info
+from meshwright.features.deploy.onnx.fusions import fuse_ops
+from meshwright.features.deploy.onnx.graph import (
+    OPSET,
+    OnnxGraph,
+    names_of,
+    value_info,
+)
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.extras import require
 from meshwright.features.deploy.source.inexpressible import (
@@ -51,7 +59,7 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
     program = model.baked()
     names = [port.name for port in model.inputs], [port.name for port in model.outputs]
     try:
-        program = legalize(program, ONNX)
+        program = legalize(fuse_ops(fold_constants(program)), ONNX)
         require_known(program)
         if options.quantize:
             program = unroll_loops(program, "int8 for ONNX")
@@ -107,7 +115,8 @@ def convert(
         value_info(own, atom.shape, atom.dtype)
         for own, atom in zip(output_names, program.outputs, strict=True)
     ]
-    read = _read_names(graph)
+    graph.drop_unread(output_names)
+    read = {name for node in graph.nodes for name in names_of(node)}
     constants = [
         onnx.numpy_helper.from_array(array, own)
         for own, array in graph.constants.items()
@@ -121,15 +130,3 @@ def convert(
     )
     model.ir_version = _IR_VERSION
     return model.SerializeToString()
-
-
-def _read_names(graph: OnnxGraph) -> frozenset[str]:
-    """Names of all values that nodes read, also in bodies of loops and branches."""
-
-    def of(nodes: Any) -> Any:
-        for node in nodes:
-            yield from node.input
-            for attribute in node.attribute:
-                yield from of(attribute.g.node)
-
-    return frozenset(of(graph.nodes))

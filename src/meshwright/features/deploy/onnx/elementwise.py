@@ -139,6 +139,9 @@ def shift(call: OpCall) -> str:
 @converts("clamp")
 def clamp(call: OpCall) -> str:
     low, x, high = call.names
+    limits = call.op.operands[0].shape, call.op.operands[2].shape
+    if limits == ((), ()) and call.dtype in ("float32", "int32", "int64"):
+        return call.node("Clip", x, low, high)
     return call.node("Min", call.node("Max", x, low), high)
 
 

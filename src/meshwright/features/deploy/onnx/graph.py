@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -104,6 +104,16 @@ class OnnxGraph:
             graph = graph.outer
         raise AssertionError(f"no op before computes {atom}")
 
+    def drop_unread(self, outputs: Sequence[str]) -> None:
+        """Remove the nodes whose results neither a node nor an output reads."""
+        read, kept = set(outputs), list[Any]()
+        for node in reversed(self.nodes):
+            if read.isdisjoint(node.output):
+                continue
+            kept.append(node)
+            read.update(names_of(node))
+        self.nodes = kept[::-1]
+
     # -- nodes that most converters need ---------------------------------------------
 
     def fold(
@@ -152,6 +162,15 @@ class OnnxGraph:
     def expand(self, name: str, shape: Sequence[int]) -> str:
         """The name of the value with its dims of size 1 repeated up to `shape`."""
         return self.node("Expand", [name, self.constant(list(shape))])
+
+
+def names_of(node: Any) -> Iterator[str]:
+    """Names that a node reads, also in bodies of loops and branches."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from names_of(inner)
+        yield from (value.name for value in attribute.g.output)
 
 
 def _numpy_type(dtype: str) -> Any:

@@ -10,7 +10,7 @@ from meshwright.features.deploy.source.inexpressible import Inexpressible
 
 _REDUCED = {
     "reduce_sum": "ReduceSum", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin",
-    "reduce_prod": "ReduceProd",
+    "reduce_mean": "ReduceMean", "reduce_prod": "ReduceProd",
 }  # fmt: skip
 
 
@@ -18,11 +18,12 @@ def _reduce(kind: str, call: OpCall) -> str:
     axes = call.graph.constant(list(call.params["axes"]))
     if not call.params["axes"]:
         return call.names[0]
+    keepdims = int(call.params.get("keepdims", False))
     if call.dtype == "int32" and kind in ("ReduceSum", "ReduceProd"):
         # ONNX Runtime 1.32 sums int32 as float, and does not wrap around.
         wide = call.graph.cast(call.names[0], "int64")
-        return call.graph.cast(call.node(kind, wide, axes, keepdims=0), "int32")
-    return call.node(kind, call.names[0], axes, keepdims=0)
+        return call.graph.cast(call.node(kind, wide, axes, keepdims=keepdims), "int32")
+    return call.node(kind, call.names[0], axes, keepdims=keepdims)
 
 
 for _kind, _node in _REDUCED.items():
