@@ -17,7 +17,8 @@ def inline(graph: OnnxGraph, program: Program, inputs: Sequence[str]) -> list[st
     Raises `Inexpressible` with the op that ONNX cannot express.
     """
     scope = dict(graph.names)
-    graph.names.update(zip(program.inputs, inputs, strict=True))
+    for value, name in zip(program.inputs, inputs, strict=True):
+        graph.names[value], graph.shapes[name] = name, value.shape
     for value, array in program.constants.items():
         graph.names[value] = graph.constant(array, value.dtype)
     for op in program.ops:
@@ -27,7 +28,8 @@ def inline(graph: OnnxGraph, program: Program, inputs: Sequence[str]) -> list[st
         except Inexpressible as failure:  # perhaps of an op in a loop's body
             raise Inexpressible(str(failure), failure.op or op) from None
         results = [results] if isinstance(results, str) else list(results)
-        graph.names.update(zip(op.results, results, strict=True))
+        for value, name in zip(op.results, results, strict=True):
+            graph.names[value], graph.shapes[name] = name, value.shape
     outputs = [graph.read(atom) for atom in program.outputs]
     graph.names.clear()
     graph.names.update(scope)

@@ -43,6 +43,8 @@ class OnnxGraph:
     outer: for a body, the graph around it, whose values the body may read.
     count: the number of names made so far, shared by all bodies.
     known: names of small constants by dtype, shape and content.
+    reshaped: by name of a reshaped value in this graph, the name before.
+    shapes: by name, shared by all bodies, as far as converters know them.
     """
 
     outer: OnnxGraph | None = None
@@ -51,10 +53,13 @@ class OnnxGraph:
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
     count: list[int] = field(default_factory=lambda: [0])
     known: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
+    reshaped: dict[str, str] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def body(self) -> OnnxGraph:
         """An empty graph for the body of a loop or branch in this graph."""
-        return OnnxGraph(self, [], {}, self.constants, self.count, self.known)
+        shared = self.constants, self.count, self.known
+        return OnnxGraph(self, [], {}, *shared, shapes=self.shapes)
 
     def fresh(self, hint: str = "v") -> str:
         """A new name that no other value has."""
@@ -132,7 +137,12 @@ class OnnxGraph:
             return folded
         # 0 means "as before" without allowzero, and a size of 0 here.
         extra = {"allowzero": 1} if 0 in shape else {}
-        return self.node("Reshape", [name, self.constant(list(shape))], **extra)
+        given = self.reshaped.get(name, name)
+        if self.shapes.get(given) == tuple(shape):
+            return given
+        made = self.node("Reshape", [given, self.constant(list(shape))], **extra)
+        self.reshaped[made], self.shapes[made] = given, tuple(shape)
+        return made
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
         """The name of a value with the dims in another order."""
@@ -141,7 +151,18 @@ class OnnxGraph:
         folded = self.fold(name, lambda x: x.transpose(tuple(order)))
         if folded is not None:
             return folded
-        return self.node("Transpose", [name], perm=list(order))
+        shape = self.shapes.get(name, ())
+        moved = [d for d in order if not shape or shape[d] != 1]
+        made = [shape[d] for d in order] if shape else []
+        if moved == sorted(moved):
+            return self.reshape(name, made)
+        if name not in self.reshaped or len(moved) == len(order):
+            return self.node("Transpose", [name], perm=list(order))
+        kept = sorted(moved)
+        name = self.reshape(name, [shape[d] for d in kept])
+        name = self.node("Transpose", [name], perm=[kept.index(d) for d in moved])
+        self.shapes[name] = tuple(shape[d] for d in moved)
+        return self.reshape(name, made)
 
     def cast(self, name: str, dtype: str) -> str:
         """The name of the value converted to another dtype."""

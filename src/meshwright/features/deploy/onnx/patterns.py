@@ -135,4 +135,11 @@ class Match:
 
 
 def _params(op: Op) -> dict[str, str]:
-    return {name: show_param(value) for name, value in op.params.items()}
+    return {name: show_param(_plain(value)) for name, value in op.params.items()}
+
+
+def _plain(value: Any) -> Any:
+    """The parameter with Python's integers for NumPy's."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return int(value) if isinstance(value, np.integer) else value

@@ -34,23 +34,69 @@ def _transpose_of_ones(index: Index, op: Op) -> Sequence[Op] | None:
 
 
 def _transpose_of_product(index: Index, op: Op) -> Sequence[Op] | None:
-    """A product of swapped operands for the transpose of a product."""
+    """A product of swapped operands for a transpose that moves columns before rows."""
     product = index.maker(op.operands[0], "dot_general")
     if product is None or not index.is_read_once(op.operands[0]):
         return None
     numbers: Any = product.params["dimension_numbers"]
     (left, right), (left_batch, right_batch) = numbers
-    batch = len(left_batch)
-    rows = len(product.operands[0].shape) - batch - len(left)
-    rank = len(product.results[0].shape)
-    swapped = [*range(batch), *range(batch + rows, rank), *range(batch, batch + rows)]
-    order: Any = op.params["permutation"]
-    if list(order) != swapped:
+    shape, batch = product.results[0].shape, len(left_batch)
+    rows = len(product.operands[0].shape) - len(left) - batch
+    order = list(map(int, op.params["permutation"]))
+    swapped = [*range(batch), *range(batch + rows, len(shape))]
+    swapped += range(batch, batch + rows)
+    turned = [swapped.index(d) for d in order]
+    made = tuple(shape[d] for d in swapped)
+    if _inversions(turned, made) >= _inversions(order, shape):
         return None
-    turned = ((right, left), (right_batch, left_batch))
-    params = {**product.params, "dimension_numbers": turned}
+    params = {
+        **product.params,
+        "dimension_numbers": ((right, left), (right_batch, left_batch)),
+    }
+    result = Value(made, op.results[0].dtype)
     operands = product.operands[::-1]
-    return (replace(product, operands=operands, results=op.results, params=params),)
+    first = replace(product, operands=operands, results=(result,), params=params)
+    if not _inversions(turned, made):
+        return (first, *_reshape(op, result))
+    return (
+        first,
+        replace(op, operands=(result,), params={"permutation": tuple(turned)}),
+    )
+
+
+def _inversions(order: Sequence[int], shape: Sequence[int]) -> int:
+    """Pairs of dims larger than 1 that a transpose puts in the opposite order."""
+    moved = [d for d in order if shape[d] != 1]
+    return sum(a > b for i, a in enumerate(moved) for b in moved[i:])
+
+
+def _without_ones(index: Index, op: Op) -> Sequence[Op] | None:
+    """A product without the free dims of size 1 that a reshape has added."""
+    numbers: Any = op.params["dimension_numbers"]
+    contracted, batch = numbers
+    operands, inner, outer = list(op.operands), list(contracted), list(batch)
+    before: list[Op] = []
+    for side, atom in enumerate(op.operands):
+        used = {*contracted[side], *batch[side]}
+        kept = [d for d, n in enumerate(atom.shape) if n != 1 or d in used]
+        added = index.maker(atom, "reshape", "broadcast_in_dim")
+        if added is None or len(kept) in (len(atom.shape), len(used)):
+            continue
+        result = Value(tuple(atom.shape[d] for d in kept), atom.dtype)
+        before += _reshape(replace(op, results=(result,)), atom)
+        operands[side] = result
+        inner[side] = tuple(kept.index(d) for d in contracted[side])
+        outer[side] = tuple(kept.index(d) for d in batch[side])
+    if not before:
+        return None
+    sizes = [operands[0].shape[d] for d in outer[0]]
+    for side, atom in enumerate(operands):
+        taken = {*inner[side], *outer[side]}
+        sizes += [n for d, n in enumerate(atom.shape) if d not in taken]
+    made = Value(tuple(sizes), op.results[0].dtype)
+    params = {**op.params, "dimension_numbers": (tuple(inner), tuple(outer))}
+    product = replace(op, operands=tuple(operands), results=(made,), params=params)
+    return (*before, product, *_reshape(op, made))
 
 
 def _minus_zero(index: Index, op: Op) -> Atom | None:
@@ -156,14 +202,31 @@ def _conv_bias(index: Index, op: Op) -> Sequence[Op] | None:
     return None
 
 
+def _product_bias(index: Index, op: Op) -> Sequence[Op] | None:
+    """A product with a bias for each column."""
+    for made, bias in (op.operands, op.operands[::-1]):
+        product = index.maker(made, "dot_general")
+        if product is None or not index.is_read_once(made) or len(product.operands) == 3:
+            continue
+        numbers: Any = product.params["dimension_numbers"]
+        (left, _), (batch, _) = numbers
+        shape, rows = op.results[0].shape, len(product.operands[0].shape) - len(left)
+        kept = (*[1] * rows, *shape[rows:])
+        if not batch and rows and bias.shape == kept and product.results[0].shape == shape:
+            operands = (*product.operands, bias)
+            return (replace(product, operands=operands, results=op.results),)
+    return None
+
+
 MOVES: Mapping[str, Sequence[Rewrite]] = {
     "transpose": (_transpose_of_product, _transpose_of_ones),
+    "dot_general": (_without_ones,),
     "sub": (_minus_zero,),
 }
 """Rewrites before patterns are looked for, by kind of op."""
 
 COMBINED: Mapping[str, Sequence[Rewrite]] = {
     "max": (_relu,), "min": (_clamp,), "div": (_mean,), "mul": (_quotient,),
-    "broadcast_in_dim": (_kept_dims,), "reshape": (_kept_dims,), "add": (_conv_bias,),
+    "broadcast_in_dim": (_kept_dims,), "reshape": (_kept_dims,), "add": (_conv_bias, _product_bias),
 }  # fmt: skip
 """Rewrites of what no pattern has found, by kind of op."""
