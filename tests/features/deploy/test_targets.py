@@ -261,6 +261,34 @@ def test_int8_products_of_attention_run(target, tmp_path):
     assert record.error < 0.05
 
 
+def test_int8_ranges_are_not_those_of_outliers(tmp_path):
+    rng = np.random.default_rng(0)
+    spread = np.exp(rng.normal(size=64))
+    params = {
+        "a": rng.normal(size=(32, 64)).astype(np.float32) / 5,
+        "b": (rng.normal(size=(64, 64)) / 8 * spread).astype(np.float32),
+        "c": rng.normal(size=(64, 10)).astype(np.float32) / 8,
+    }
+
+    def net(params, x):
+        return jax.nn.gelu(jax.nn.gelu(x @ params["a"]) @ params["b"]) @ params["c"]
+
+    data = rng.standard_t(3, size=(72, 32, 32)).astype(np.float32)
+    calibration = [{"x": x} for x in data[:8]]
+    exact = [np.asarray(net(params, x)).argmax(-1) for x in data[8:]]
+    shares = {}
+    for target in ("litert", "onnx"):
+        mw.deploy(
+            net, (params, data[0]), to=target, out=tmp_path / target,
+            quantize="int8", calibration=calibration,
+        )  # fmt: skip
+        model = load_deployed(tmp_path / target)
+        found = [model(x=x)["out"].argmax(-1) for x in data[8:]]
+        shares[target] = np.mean(np.equal(found, exact))
+    assert shares["onnx"] > shares["litert"] - 0.01
+    assert shares["onnx"] > 0.94
+
+
 def test_calibration_with_other_inputs_is_refused(tmp_path):
     with pytest.raises(DeployError, match="a calibration input has z; wanted"):
         mw.deploy(
