@@ -192,7 +192,7 @@ def test_functions_that_no_target_can_express_are_refused(tmp_path):
             DeployError, match=r"`pure_callback` at .*test_model\.py:\d+ calls Python"
         ):
             deploy(callback, (x,), target)
-    with pytest.raises(DeployError, match="`debug_print` at .* calls Python"):
+    with pytest.raises(DeployError, match=r"`debug_print` at .* calls Python"):
         deploy(printing, (x,))
     with pytest.raises(DeployError, match="returns no array"):
         deploy(lambda x: None, (x,))

@@ -187,5 +187,7 @@ def test_the_record_names_dtypes_and_values_that_differ(tmp_path):
     record = mw.deploy(gated, args, to="litert", out=tmp_path / "out")
     assert "bfloat16 is computed in float32" in str(record)
     (line,) = record.differences
-    assert re.fullmatch(r"NaN beyond 1e26: `logistic` at .*test_op_groups\.py:\d+", line)
+    assert re.fullmatch(
+        r"NaN beyond 1e26: `logistic` at .*test_op_groups\.py:\d+", line
+    )
     assert line in (tmp_path / "out" / "README.md").read_text()

@@ -62,7 +62,7 @@ def arccosh(op: Op) -> Replacement:
 
 
 def sinh(op: Op) -> Replacement:
-    """Half of t + t / (t + 1) with t = exp(x) - 1, and half of exp(x) - exp(-x) far from 0."""
+    """Half of t + t / (t + 1) with t = exp(x) - 1; half of exp(x) - exp(-x) far from 0."""
     minus_1: Any = expm1(op)
 
     def computed(x: Any) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
 
 from meshwright.features.deploy.legal.floats import extreme_with_nan
 from meshwright.features.deploy.legal.rewrite import Rule, Rules, call_op, is_float

@@ -27,8 +27,8 @@ def of_nothing(op: Op) -> Replacement:
 def of_matrices(op: Op) -> Replacement:
     """A product of an array whose last free dim is 1 as one of two matrices.
 
-    `litert-converter` 0.5 makes results of a wrong rank of some of them, and of a product of
-    matrices that is reshaped, unless a barrier is between.
+    `litert-converter` 0.5 makes results of a wrong rank of some of them, and of a product
+    of matrices that is reshaped, unless a barrier is between.
     """
     numbers: Any = op.params["dimension_numbers"]
     contracted, (batch, _) = numbers

@@ -99,14 +99,15 @@ def _transposed_convolution(call: OpCall, x: str) -> str:
     assert w is not None, "the kernel is a constant"
     sizes = [call.op.operands[1].shape[d] for d in spatial]
     reach = [(n - 1) * d for n, d in zip(sizes, params["rhs_dilation"], strict=True)]
-    pads = [[n - p[i] for n, p in zip(reach, params["padding"], strict=True)] for i in (0, 1)]
+    pairs = list(zip(reach, params["padding"], strict=True))
+    pads = [n - p[side] for side in (0, 1) for n, p in pairs]
     out = call.node(
         "ConvTranspose",
         *(x, w, *_bias(call)),
         kernel_shape=sizes,
         strides=list(params["lhs_dilation"]),
         dilations=list(params["rhs_dilation"]),
-        pads=[*pads[0], *pads[1]],
+        pads=pads,
     )
     return graph.transpose(out, _inverse(numbers.out_spec))
 

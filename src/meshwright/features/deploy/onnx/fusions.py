@@ -30,9 +30,7 @@ def fuse_ops(program: Program) -> Program:
     return program
 
 
-def _rewritten(
-    program: Program, rewrites: Mapping[str, Sequence[Rewrite]]
-) -> Program:
+def _rewritten(program: Program, rewrites: Mapping[str, Sequence[Rewrite]]) -> Program:
     index = Index(program)
     env: dict[Atom, Atom] = {}
     ops: list[Op] = []

@@ -109,7 +109,10 @@ class Match:
         if wanted in self.pattern.program.inputs:
             known = self.inputs.setdefault(wanted, given)
             is_same = known is given or known == given
-            return is_same and (wanted.shape, wanted.dtype) == (given.shape, given.dtype)
+            return is_same and (wanted.shape, wanted.dtype) == (
+                given.shape,
+                given.dtype,
+            )
         number = self.pattern.number(wanted)
         if number is not None:
             return number == self.program.number(given)

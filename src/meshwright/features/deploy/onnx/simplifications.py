@@ -122,7 +122,11 @@ def _clamp(index: Index, op: Op) -> Sequence[Op] | None:
             continue
         for x, low in (largest.operands, largest.operands[::-1]):
             is_scalar = not low.shape and index.number(low) is not None
-            if is_scalar and index.is_read_once(inner) and x.shape == op.results[0].shape:
+            if (
+                is_scalar
+                and index.is_read_once(inner)
+                and x.shape == op.results[0].shape
+            ):
                 return (Op("clamp", (low, x, high), op.results, source=op.source),)
     return None
 
@@ -206,13 +210,16 @@ def _product_bias(index: Index, op: Op) -> Sequence[Op] | None:
     """A product with a bias for each column."""
     for made, bias in (op.operands, op.operands[::-1]):
         product = index.maker(made, "dot_general")
-        if product is None or not index.is_read_once(made) or len(product.operands) == 3:
+        if product is None or not index.is_read_once(made):
+            continue
+        if len(product.operands) == 3:
             continue
         numbers: Any = product.params["dimension_numbers"]
         (left, _), (batch, _) = numbers
         shape, rows = op.results[0].shape, len(product.operands[0].shape) - len(left)
         kept = (*[1] * rows, *shape[rows:])
-        if not batch and rows and bias.shape == kept and product.results[0].shape == shape:
+        is_bias = bias.shape == kept and product.results[0].shape == shape
+        if is_bias and rows and not batch:
             operands = (*product.operands, bias)
             return (replace(product, operands=operands, results=op.results),)
     return None
