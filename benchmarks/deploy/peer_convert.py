@@ -10,11 +10,12 @@ import inspect
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
-import onnxruntime
-from jax2onnx import to_onnx
+import onnxruntime  # pyright: ignore[reportMissingImports]
+from jax2onnx import to_onnx  # pyright: ignore[reportMissingImports]
 
 from tests.features.deploy.models import MODELS
 
@@ -26,7 +27,7 @@ def convert(name: str, folder: Path) -> dict[str, object]:
     weights = args[:1] if first in ("params", "variables") else ()
     leaves, tree = jax.tree.flatten(args[len(weights) :])
 
-    def flat(*leaves):
+    def flat(*leaves: Any) -> list[Any]:
         return jax.tree.leaves(fn(*weights, *jax.tree.unflatten(tree, leaves)))
 
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]

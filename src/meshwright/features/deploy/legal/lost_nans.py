@@ -51,7 +51,7 @@ def _nan_of_either(op: Op) -> Replacement:
 
 def _softmax_values(program: Program) -> Iterator[Value]:
     """The largest elements, and the exponentials, of softmaxes over the last dim."""
-    makers = {value: op for op in program.ops for value in op.results}
+    makers: dict[Atom, Op] = {v: op for op in program.ops for v in op.results}
     for op in program.ops:
         if op.kind != "div":
             continue

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.features.deploy.legal import (
-    angles,
     choices,
     floats,
-    hyperbolic,
     integers,
     orders,
     products,
+    transcendental,
     windows,
 )
 from meshwright.features.deploy.legal.complex_parts import split_complex
@@ -46,7 +45,7 @@ ONNX: tuple[Rules, ...] = (
     {
         **_DIVISION, **_CASTS, **_WINDOWS, **_LARGE, "gather": windows.gathered,
         "atan2": floats.arctan2, "cbrt": floats.cube_root, "erf_inv": floats.inverse_erf,
-        "expm1": hyperbolic.expm1, "log1p": hyperbolic.log1p,
+        "expm1": transcendental.expm1, "log1p": transcendental.log1p,
     },
     _SMALL,
     _each(_SHIFTS, integers.unsigned_shift),
@@ -56,9 +55,9 @@ ONNX: tuple[Rules, ...] = (
 LITERT: tuple[Rules, ...] = (
     {
         **_PLAIN_FORMS, **_BITS, "sort": orders.sort_by_one_key,
-        "top_k": choices.top_by_key, "acosh": hyperbolic.arccosh,
-        "asinh": hyperbolic.arcsinh, "atanh": hyperbolic.arctanh,
-        "expm1": hyperbolic.expm1, "log1p": hyperbolic.log1p, "sinh": hyperbolic.sinh,
+        "top_k": choices.top_by_key, "acosh": transcendental.arccosh,
+        "asinh": transcendental.arcsinh, "atanh": transcendental.arctanh,
+        "expm1": transcendental.expm1, "log1p": transcendental.log1p, "sinh": transcendental.sinh,
     },
     {
         **_DIVISION, **_CASTS, **_LARGE, "atan2": floats.arctan2,
@@ -87,7 +86,7 @@ IREE: tuple[Rules, ...] = (
     {
         **_DIVISION, **_CASTS, **_WINDOWS, "sort": orders.stable_sort,
         "atan2": floats.arctan2, "cbrt": floats.cube_root, "pow": floats.exact_pow,
-        "top_k": choices.top_in_order, **_each(("sin", "cos", "tan"), angles.of_angle),
+        "top_k": choices.top_in_order, **_each(("sin", "cos", "tan"), transcendental.of_angle),
     },
     {"dynamic_update_slice": windows.clamped_update},
 )  # fmt: skip

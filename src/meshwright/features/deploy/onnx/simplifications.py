@@ -234,6 +234,7 @@ MOVES: Mapping[str, Sequence[Rewrite]] = {
 
 COMBINED: Mapping[str, Sequence[Rewrite]] = {
     "max": (_relu,), "min": (_clamp,), "div": (_mean,), "mul": (_quotient,),
-    "broadcast_in_dim": (_kept_dims,), "reshape": (_kept_dims,), "add": (_conv_bias, _product_bias),
+    "broadcast_in_dim": (_kept_dims,), "reshape": (_kept_dims,),
+    "add": (_conv_bias, _product_bias),
 }  # fmt: skip
 """Rewrites of what no pattern has found, by kind of op."""
