@@ -57,7 +57,8 @@ LITERT: tuple[Rules, ...] = (
         **_PLAIN_FORMS, **_BITS, "sort": orders.sort_by_one_key,
         "top_k": choices.top_by_key, "acosh": transcendental.arccosh,
         "asinh": transcendental.arcsinh, "atanh": transcendental.arctanh,
-        "expm1": transcendental.expm1, "log1p": transcendental.log1p, "sinh": transcendental.sinh,
+        "expm1": transcendental.expm1, "log1p": transcendental.log1p,
+        "sinh": transcendental.sinh,
     },
     {
         **_DIVISION, **_CASTS, **_LARGE, "atan2": floats.arctan2,
@@ -86,7 +87,8 @@ IREE: tuple[Rules, ...] = (
     {
         **_DIVISION, **_CASTS, **_WINDOWS, "sort": orders.stable_sort,
         "atan2": floats.arctan2, "cbrt": floats.cube_root, "pow": floats.exact_pow,
-        "top_k": choices.top_in_order, **_each(("sin", "cos", "tan"), transcendental.of_angle),
+        "top_k": choices.top_in_order,
+        **_each(("sin", "cos", "tan"), transcendental.of_angle),
     },
     {"dynamic_update_slice": windows.clamped_update},
 )  # fmt: skip

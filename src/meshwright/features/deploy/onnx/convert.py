@@ -18,7 +18,7 @@ from meshwright.features.deploy.legal.folding import fold_constants
 from meshwright.features.deploy.legal.passes import ONNX, legalize
 from meshwright.features.deploy.onnx.convert_ops import inline
 from meshwright.features.deploy.onnx.converters import CONVERTERS
-from meshwright.features.deploy.onnx.fusions import fuse_ops
+from meshwright.features.deploy.onnx.fusions import combine_ops, fuse_ops
 from meshwright.features.deploy.onnx.graph import (
     OPSET,
     OnnxGraph,
@@ -60,6 +60,7 @@ def write_onnx(model: SourceModel, folder: Path, options: DeployOptions) -> None
     names = [port.name for port in model.inputs], [port.name for port in model.outputs]
     try:
         program = legalize(fuse_ops(fold_constants(program)), ONNX)
+        program = combine_ops(program)
         require_known(program)
         if options.quantize:
             program = unroll_loops(program, "int8 for ONNX")

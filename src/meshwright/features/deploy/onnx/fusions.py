@@ -19,13 +19,30 @@ Shape = tuple[int, ...]
 
 
 def fuse_ops(program: Program) -> Program:
-    """The program with ops of ONNX for groups of ops, in loops and branches too."""
+    """The program with one op for what JAX computes in several, in bodies too."""
+    return _in_order(program, (MOVES, _PATTERNS))
+
+
+def combine_ops(program: Program) -> Program:
+    """The legalized program with ops that ONNX nodes combine, such as a sum and its mean.
+
+    Their results are only what their converters make of them: no later step may compute
+    them by their JAX primitive.
+    """
+    return _in_order(
+        program, (COMBINED, COMBINED)
+    )  # a mean, of a sum that keeps its dims
+
+
+def _in_order(
+    program: Program, passes: Sequence[Mapping[str, Sequence[Rewrite]]]
+) -> Program:
     bodies = (
-        replace(op, bodies=tuple(map(fuse_ops, op.bodies))) if op.bodies else op
+        replace(op, bodies=tuple(_in_order(body, passes) for body in op.bodies))
         for op in program.ops
     )
     program = replace(program, ops=tuple(bodies))
-    for rewrites in (MOVES, _PATTERNS, COMBINED):
+    for rewrites in passes:
         program = eliminate_dead_code(_rewritten(program, rewrites))
     return program
 

@@ -44,6 +44,7 @@ class OnnxGraph:
     count: the number of names made so far, shared by all bodies.
     known: names of small constants by dtype, shape and content.
     reshaped: by name of a reshaped value in this graph, the name before.
+    turned: by name of a transposed value in this graph, the name before and the order.
     shapes: by name, shared by all bodies, as far as converters know them.
     """
 
@@ -54,6 +55,7 @@ class OnnxGraph:
     count: list[int] = field(default_factory=lambda: [0])
     known: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
     reshaped: dict[str, str] = field(default_factory=dict)
+    turned: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def body(self) -> OnnxGraph:
@@ -146,6 +148,9 @@ class OnnxGraph:
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
         """The name of a value with the dims in another order."""
+        if name in self.turned:
+            name, before = self.turned[name]
+            order = [before[d] for d in order]
         if list(order) == sorted(order):
             return name
         folded = self.fold(name, lambda x: x.transpose(tuple(order)))
@@ -157,7 +162,9 @@ class OnnxGraph:
         if moved == sorted(moved):
             return self.reshape(name, made)
         if name not in self.reshaped or len(moved) == len(order):
-            return self.node("Transpose", [name], perm=list(order))
+            turned = self.node("Transpose", [name], perm=list(order))
+            self.turned[turned] = name, list(order)
+            return turned
         kept = sorted(moved)
         name = self.reshape(name, [shape[d] for d in kept])
         name = self.node("Transpose", [name], perm=[kept.index(d) for d in moved])
