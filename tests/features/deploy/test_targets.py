@@ -177,6 +177,17 @@ def test_ops_that_onnx_writes_in_several_compute_what_jax_computes(tmp_path):
     assert record.error < 1e-6
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_attention_of_one_example_is_deployed(target, tmp_path):
+    def attention(x):
+        return jax.nn.dot_product_attention(x, x, x)
+
+    x = programs.normal(1, 6, 2, 4)
+    record = mw.deploy(attention, (x,), to=target, out=tmp_path / "out")
+    assert record.error is not None
+    assert record.error < 1e-6
+
+
 def draw(key, x):
     return x + jax.random.normal(key, x.shape)
 

@@ -90,7 +90,10 @@ IREE: tuple[Rules, ...] = (
         "top_k": choices.top_in_order,
         **_each(("sin", "cos", "tan"), transcendental.of_angle),
     },
-    {"dynamic_update_slice": windows.clamped_update},
+    {
+        "dynamic_update_slice": windows.clamped_update,
+        "dot_general": products.of_batches,
+    },
 )  # fmt: skip
 
 WASM: tuple[Rules, ...] = (*IREE, {"tanh": floats.saturated_tanh})

@@ -53,3 +53,33 @@ def of_matrices(op: Op) -> Replacement:
         return lax.optimization_barrier(made).reshape(op.results[0].shape)
 
     return product
+
+
+def of_batches(op: Op) -> Replacement:
+    """A product with batch dims and dims of size 1 as one with a single batch dim.
+
+    IREE 3.13 compiles no attention of one example, [1, S, H, 1, D] by [1, T, H, D].
+    """
+    numbers: Any = op.params["dimension_numbers"]
+    contracted, batch = numbers
+    if not batch[0] or not any(1 in a.shape for a in op.operands):
+        return None
+
+    def stacked(x: Any, side: int, *, is_left: bool) -> Any:
+        outer, inner = batch[side], contracted[side]
+        free = [d for d in range(x.ndim) if d not in (*outer, *inner)]
+        parts = (outer, free, inner) if is_left else (outer, inner, free)
+        sizes = [math.prod(x.shape[d] for d in dims) for dims in parts]
+        return x.transpose([d for dims in parts for d in dims]).reshape(sizes)
+
+    def product(x: Any, y: Any) -> Any:
+        kind = op.params["preferred_element_type"]
+        made = lax.dot_general(
+            stacked(x, 0, is_left=True),
+            stacked(y, 1, is_left=False),
+            (((2,), (1,)), ((0,), (0,))),
+            preferred_element_type=kind,
+        )
+        return made.reshape(op.results[0].shape)
+
+    return product
