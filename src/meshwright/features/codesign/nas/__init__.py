@@ -6,5 +6,50 @@ Begin reading at `command.py`, which is `meshwright nas`.
 from meshwright.features.codesign.nas.cost.latency import Latency, latency
 from meshwright.features.codesign.nas.families.points import Point
 from meshwright.features.codesign.nas.families.scaling import Family, scale_family
+from meshwright.features.codesign.nas.searching.reward import Reward
+from meshwright.features.codesign.nas.searching.search import ModelFront, search
+from meshwright.features.codesign.nas.searching.space_file import SpaceFile
+from meshwright.features.codesign.nas.searching.trained import Trained
+from meshwright.search.trials import (
+    ENGINES,
+    Ageing,
+    Choice,
+    CrossEntropy,
+    GaussianProcess,
+    Halving,
+    Nsga2,
+    Optuna,
+    Pymoo,
+    RandomDraws,
+    Range,
+    Repeat,
+    Scalarised,
+    Space,
+)
 
-__all__ = ["Family", "Latency", "Point", "latency", "scale_family"]
+__all__ = [
+    "ENGINES",
+    "Ageing",
+    "Choice",
+    "CrossEntropy",
+    "Family",
+    "GaussianProcess",
+    "Halving",
+    "Latency",
+    "ModelFront",
+    "Nsga2",
+    "Optuna",
+    "Point",
+    "Pymoo",
+    "RandomDraws",
+    "Range",
+    "Repeat",
+    "Reward",
+    "Scalarised",
+    "Space",
+    "SpaceFile",
+    "Trained",
+    "latency",
+    "scale_family",
+    "search",
+]

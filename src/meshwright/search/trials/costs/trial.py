@@ -41,7 +41,7 @@ class Trial:
     costs: one per objective, to minimise; infinite if it failed.
     violation: sum of the violations of constraints; 0 if feasible, infinite if it failed.
     reason: why the trial failed; "" if it did not.
-    seconds: wall time of the evaluation.
+    seconds: CPU time of the evaluation; the limit if it was exceeded.
     """
 
     number: int

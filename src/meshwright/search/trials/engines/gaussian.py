@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -109,7 +110,7 @@ def _kernel(one: Floats, other: Floats) -> Floats:
 def _solved(points: Floats, target: Floats, noise: float) -> tuple[Floats, Floats]:
     kernel = _kernel(points, points)
     kernel[np.diag_indices_from(kernel)] += noise + 1e-8
-    lower, _ = cho_factor(kernel, lower=True)
+    lower: Any = cho_factor(kernel, lower=True)[0]
     return np.tril(lower), cho_solve((lower, True), target)
 
 

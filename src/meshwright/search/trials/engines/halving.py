@@ -48,15 +48,15 @@ class Halving:
         codes, _ = next(inner)
         while True:
             known: dict[int, Trial] = {}
-            left = np.arange(len(codes))
+            left = list(range(len(codes)))
             for step, fidelity in enumerate(self.fidelities):
                 if step:
                     costs = np.array([known[i].costs for i in left])
                     over = np.array([known[i].violation for i in left])
                     count = math.ceil(self.keep * len(left))
-                    left = left[merit_order(costs, over)[:count]]
+                    left = [left[i] for i in merit_order(costs, over)[:count]]
                 trials = yield Batch(codes[left], fidelity)
-                known.update(zip(left.tolist(), trials, strict=True))
+                known.update(zip(left, trials, strict=True))
             try:
                 codes, _ = inner.send([known[i] for i in range(len(codes))])
             except StopIteration:

@@ -20,7 +20,7 @@ of the effort.
 
 def outcome_of(evaluate: Evaluate, request: Request) -> TrialOutcome:
     """TrialOutcome of an evaluation; an exception becomes the reason of its failure."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     values, reason = dict[str, Any](), ""
     candidate = copy.deepcopy(request.candidate)
     try:
@@ -36,7 +36,7 @@ def outcome_of(evaluate: Evaluate, request: Request) -> TrialOutcome:
     except (Exception, SystemExit) as fault:  # noqa: BLE001  any fault of the user's code
         lines = str(fault).strip().splitlines() or [""]
         reason = f"{type(fault).__name__}: {lines[0]}"[:300]
-    return TrialOutcome(values, reason, time.perf_counter() - begin)
+    return TrialOutcome(values, reason, time.process_time() - begin)
 
 
 def _number_or_text(value: Any) -> Any:
