@@ -27,7 +27,7 @@ def main(options: Options) -> None:
     """Predict the costs of all models, and write `digits_table.csv`."""
     with options.table.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    costs: dict[str, dict[str, str]] = {}
+    costs = _known_costs()
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*rows[0], "parameters", "macs", *MACHINES])
         writer.writeheader()
@@ -36,6 +36,16 @@ def main(options: Options) -> None:
                 costs[row["model"]] = _costs(row["model"])
             writer.writerow({**row, **costs[row["model"]]})
     print(f"{len(rows)} rows of {len(costs)} models, {TABLE.stat().st_size} bytes")
+
+
+def _known_costs() -> dict[str, dict[str, str]]:
+    """Costs by model in the table as it stands; remove it if the cost model changed."""
+    if not TABLE.exists():
+        return {}
+    with TABLE.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if None not in row.values()]
+    names = ("parameters", "macs", *MACHINES)
+    return {row["model"]: {name: row[name] for name in names} for row in rows}
 
 
 def _costs(model: str) -> dict[str, str]:

@@ -50,7 +50,7 @@ class Footprint:
         return co2e_g(kwh * JOULES_PER_KWH, place.gross_g_per_kwh)
 
     def lines(self) -> list[str]:
-        """What the search took and saves, as text."""
+        """Lines of text: the energy that the search took, and that its model saves."""
         took = f"{show_si(self._grams(self.energy_kwh), 'g')} CO2e"
         found = [
             f"the search took {self.seconds:.0f} core-seconds, "

@@ -47,7 +47,7 @@ def synflow(model: BuiltModel, inputs: Any) -> float:
 
 
 def naswot(model: BuiltModel, inputs: Any) -> float:
-    """How differently examples activate the model (Mellor et al., ICML 2021).
+    """A measure of how differently examples activate the model (Mellor et al., ICML 2021).
 
     The logarithm of the determinant of the kernel of agreeing signs between examples. The
     signs are those of the outputs' gradients by the input, which the active units decide.
