@@ -76,12 +76,9 @@ RENAMED = {"malloc": "reserve", "free": "keep"}
 
 
 class HeapBlock:
-    """Memory that compiled code allocated; freed when the last array on it is gone.
+    """Memory that compiled code allocated; freed when the last array on it is gone."""
 
-    __array_interface__: NumPy's description of the array on it.
-    """
-
-    __slots__ = ("__array_interface__", "address")
+    __slots__ = ("address",)
 
     def __init__(self, address: int) -> None:
         self.address = address

@@ -21,14 +21,14 @@ def row_state(starts: Any, columns: Any, num_columns: Any, wants_order: bool) ->
     """The state of compressed rows: `SORTED`, `UNSORTED` or `CORRUPT`.
 
     starts: where each row begins in `columns`, [rows + 1].
-    All are unsigned integers of 32 bits, so that negative numbers are large.
+    All but the last are unsigned integers of 32 bits, so that negative numbers are large.
     wants_order: else the order of columns is not looked at.
     """
     rows = len(starts) - 1
     stored = starts[rows]
     if starts[0] != 0 or stored > len(columns) or _has_fall(starts):
         return 2
-    if not _is_below(columns[:stored], num_columns):
+    if not _is_below(columns[:stored], np.uint32(num_columns)):
         return 2
     return 0 if not wants_order or _is_ascending(starts, columns[:stored]) else 1
 
@@ -39,7 +39,7 @@ def element_state(rows: Any, columns: Any, num_rows: Any, num_columns: Any) -> i
 
     `UNSORTED` if they are not in the order of rows; each row may be in any order.
     """
-    if not (_is_below(rows, num_rows) and _is_below(columns, num_columns)):
+    if not (_is_below(rows, np.uint32(num_rows)) and _is_below(columns, np.uint32(num_columns))):
         return 2
     return 1 if _has_fall(rows) else 0
 

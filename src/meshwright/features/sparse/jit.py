@@ -20,6 +20,7 @@ from meshwright.errors import SparseError
 from meshwright.features.sparse.heap import HEAP, RENAMED, HeapBlock
 from meshwright.features.sparse.mlir.emitter import Tensor
 from meshwright.features.sparse.mlir.formats import INDEX
+from meshwright.search.compiled import compiled_in_place
 
 _PIPELINE = (
     "builtin.module(sparse-assembler{direct-out=true},"
@@ -29,6 +30,10 @@ _PIPELINE = (
 
 type Buffer = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of an array; a shape of (-1,) stands for any length."""
+
+
+_Memory = ctypes.c_char * (1 << 62)
+"""All memory behind an address; the array on it says how much it takes."""
 
 
 class CompiledModule:
@@ -73,7 +78,7 @@ class CompiledModule:
         memory, blocks = self._memory, dict[int, HeapBlock]()
         with self.lock:
             for place, buffer in zip(self._given, buffers, strict=True):
-                address = buffer.__array_interface__["data"][0]
+                address = _address(buffer)
                 memory[place] = memory[place + 1] = address
                 if buffer.ndim == 1:
                     memory[place + 3] = len(buffer)
@@ -92,6 +97,12 @@ class CompiledModule:
             ]
             for out in self.outputs
         ]
+
+
+@compiled_in_place
+def _address(array: np.ndarray) -> int:
+    """The address of an array's first element, at a quarter of the time of NumPy's own."""
+    return array.ctypes.data
 
 
 def _function(engine: Any, name: str) -> Any:
@@ -126,18 +137,16 @@ def _array(
         inputs and constants, is copied.
     """
     size, middle = dtype.itemsize, place + 3 + rank
-    interface = {
-        "version": 3,
-        "typestr": dtype.str,
-        "shape": tuple(numbers[place + 3 : middle]),
-        "strides": tuple([size * n for n in numbers[middle : middle + rank]]),
-        "data": (numbers[place + 1] + numbers[place + 2] * size, False),
-    }
+    shape = numbers[place + 3 : middle]
+    strides = [size * n for n in numbers[middle : middle + rank]]
+    address = numbers[place + 1] + numbers[place + 2] * size
+    memory = _Memory.from_address(address)
+    array = np.ndarray(shape, dtype, memory, 0, strides)
     block = blocks.pop(numbers[place], None)
-    owner = block or HeapBlock(0)  # which frees nothing
-    owner.__array_interface__ = interface
-    array = np.asarray(owner)
-    return array if block else array.copy()
+    if block is None:
+        return array.copy()
+    memory.block = block  # which lives as long as the array on it
+    return array
 
 
 def compile_module(

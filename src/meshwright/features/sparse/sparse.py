@@ -67,7 +67,14 @@ class Sparse:
 
         args: arrays, SciPy matrices, or `jax.ShapeDtypeStruct`s.
         """
+        return self._program(*jax.tree.flatten(args))
+
+    def __call__(self, *args: Any) -> Any:
+        """The function's result, computed by sparse code."""
         leaves, tree = jax.tree.flatten(args)
+        return self._program(leaves, tree).run(leaves)
+
+    def _program(self, leaves: list[Any], tree: Any) -> SparseProgram:
         kinds = [(a.shape, a.dtype) for a in map(_typed, leaves)]
         key = tree, *kinds
         found = self._known.get(key)
@@ -76,10 +83,6 @@ class Sparse:
             captured = capture(self.fn, jax.tree.unflatten(tree, types))
             found = self._known[key] = _lowered(captured, self.formats)
         return found
-
-    def __call__(self, *args: Any) -> Any:
-        """The function's result, computed by sparse code."""
-        return self.lower(*args).run(jax.tree.leaves(args))
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,7 @@ def checked(
         arrays = [_in_32_bits(a) for a in given]
         least = len(given[0])
         first, second = _unsigned(arrays)
-        limits = np.uint32(extents[0]), np.uint32(extents[1])
-        state = element_state(first, second, *limits)
+        state = element_state(first, second, *extents)
         fault = map(fault_of_index, ("row", "column"), given, extents)
     elif matrix.format in ("csr", "csc", "bsr"):
         blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
@@ -84,7 +83,7 @@ def checked(
             raise _corrupt(path, matrix, size)
         least = given[0][-1]
         first, second = _unsigned(arrays)
-        state = row_state(first, second, np.uint32(columns), wants_order)
+        state = row_state(first, second, columns, wants_order)
         fault = map(fault_of_rows, given[:1], given[1:], [columns])
     else:
         return SORTED, []

@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from meshwright.features.sparse.mlir.conversions import first_dim, grouped, turned
 from meshwright.features.sparse.mlir.emitter import (
     Emitter,
@@ -24,9 +22,6 @@ from meshwright.program.rules.rule import Dims
 
 _ROWS = 4
 """Rows of a tile: with 256 bytes of columns, they take 16 registers of 64 bytes."""
-
-_LEAST_BYTES = 64
-"""Bytes of a row of the result from which vectors are filled; else linalg has the loops."""
 
 
 def dense_times_dense(
@@ -48,8 +43,7 @@ def dense_times_dense(
         zip((*left, *right), (*tensors[0].shape, *tensors[1].shape), strict=True)
     )
     rows, width = (math.prod(extents[f] for f in each) for each in rest)
-    size = np.dtype(tensors[0].dtype).itemsize
-    if rows < _ROWS or width * size < _LEAST_BYTES or extents[summed] == 0:
+    if rows < _ROWS or width == 0 or extents[summed] == 0:
         return None
     first = tensors[0]
     if left[-1] == summed:

@@ -17,11 +17,16 @@ A forward pass typically has a third, and the backward pass the rest.
 def forward_end(captured: Captured) -> int:
     """The number of ops of the forward pass, which come first in the program.
 
-    The pass ends where the first output that is not updated state (such as the loss) is
-    known, if a good part of the step is computed by then; otherwise, where most bytes
-    are live.
+    The pass ends before the first op that JAX made by transposing (`Op.is_backward`), as
+    where stages are built: for a step with two losses, before the gradients of the first.
+    Without such ops it ends where the first output that is not updated state (such as the
+    loss) is known, if a good part of the step is computed by then; otherwise, where most
+    bytes are live.
     """
     program = captured.program
+    first = next((i for i, op in enumerate(program.ops) if op.is_backward), None)
+    if first is not None:
+        return first
     total = program_work(program).flops
     producers = {r: index for index, op in enumerate(program.ops) for r in op.results}
     ends: list[int] = []
