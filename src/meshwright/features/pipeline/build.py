@@ -177,13 +177,30 @@ def stage(captured: Captured, options: Options) -> StagedStep:
     for name, place in zip(cuts.names, schedule.placement, strict=True):
         mesh, tactics = options.submeshes[place], options.tactics_of(name)
         if (mesh, tactics) not in known:
-            known[mesh, tactics] = decide(
-                micro, mesh, tactics, Gather.SHARED, workarounds=XLA_WORKAROUNDS
-            )
+            known[mesh, tactics] = _decided(micro, mesh, tactics)
         decided.append(known[mesh, tactics])
     return StagedStep(
         source, opened, staged, micro, schedule, tuple(decided), options.submeshes
     )
+
+
+class StageTacticError(TacticError):
+    """Tactics that do not suit the step of one microbatch as stages divide it.
+
+    tactics: those of the stage.
+    """
+
+    def __init__(self, tactics: tuple[Tactic, ...], words: str) -> None:
+        super().__init__(words)
+        self.tactics = tactics
+
+
+def _decided(micro: Captured, mesh: Mesh, tactics: tuple[Tactic, ...]) -> Decided:
+    """The step of one microbatch, partitioned on a submesh."""
+    try:
+        return decide(micro, mesh, tactics, Gather.SHARED, workarounds=XLA_WORKAROUNDS)
+    except TacticError as error:
+        raise StageTacticError(tactics, str(error)) from error
 
 
 def _captured(captured: Captured, staged: Staged) -> Captured:

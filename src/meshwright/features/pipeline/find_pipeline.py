@@ -10,7 +10,7 @@ from typing import Any, Literal
 from meshwright.app.plan import Plan
 from meshwright.errors import PlanError, StageError
 from meshwright.features.pipeline.batch_sizes import ResizableStep
-from meshwright.features.pipeline.build import stage
+from meshwright.features.pipeline.build import StageTacticError, stage
 from meshwright.features.pipeline.describe import make_plan
 from meshwright.features.pipeline.pipeline_options import Options, planned_options
 from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
@@ -89,11 +89,8 @@ def _fitting_plan(
     """
     task = planner.task
     for _ in range(_MOST_SEARCHES):
-        planned = planner.best()
-        task.on_progress("building the stages of the best pipeline")
-        priced_bytes = max(planned.simulate().peak_bytes)
-        planned = replace(planned, limit_bytes=task.limit_bytes)
-        plan = on_machine(built_plan(captured, planned))
+        plan, priced_bytes = _buildable_plan(captured, planner, task.limit_bytes)
+        plan = on_machine(plan)
         if plan.fits:
             return plan
         share = _MARGIN * task.limit_bytes / plan.peak_memory_bytes
@@ -107,6 +104,35 @@ def _fitting_plan(
         f"once its stages are built, in {_MOST_SEARCHES} searches; use more devices, or a "
         "smaller batch"
     )
+
+
+def _buildable_plan(
+    captured: Captured, planner: PipelinePlanner, limit_bytes: float
+) -> tuple[PipelinePlan, float]:
+    """The plan of the best stages that can be built, and the bytes that it was priced at.
+
+    The planner prices strategies on the captured step. In the built step, each layer of a
+    loop has ops and weights of its own, and tactics may find nothing to cut there: the
+    planner then searches without them. If the batch cannot be divided into microbatches,
+    it searches with a single one.
+    """
+    while True:
+        planned = planner.best()
+        planner.task.on_progress("building the stages of the best pipeline")
+        priced_bytes = max(planned.simulate().peak_bytes)
+        try:
+            plan = built_plan(captured, replace(planned, limit_bytes=limit_bytes))
+        except StageTacticError as error:
+            planner.leave_out(error.tactics, str(error))
+        except StageError as error:
+            if planned.num_microbatches == 1:
+                raise PlanError(
+                    f"the pipeline that the search found cannot be built: {error}"
+                ) from error
+            planner.task.on_progress(f"one microbatch alone: {error}")
+            planner.task = replace(planner.task, microbatches=(1,))
+        else:
+            return plan, priced_bytes
 
 
 def refused_option(request: SearchRequest) -> str:
@@ -153,20 +179,14 @@ def _built(
     """The programs of a planned pipeline, its options, and notes about them.
 
     Sums over the batch in the middle of the step are taken over each microbatch if the
-    pipeline cannot be built otherwise.
+    pipeline cannot be built otherwise. Raises `StageError` if it cannot be built at all.
     """
     options = planned_options(planned)
     try:
         return stage(captured, options), options, ()
     except StageError as error:
         own = planned_options(planned, "microbatch")
-        try:
-            staged = stage(captured, own)
-        except StageError:
-            raise PlanError(
-                f"the pipeline that the search found cannot be built: {error}"
-            ) from error
-        why = str(error)
+        staged, why = stage(captured, own), str(error)
     note = (
         "sums over the batch in the middle of the step, such as a batch norm's, are taken "
         f"over each microbatch (statistics='microbatch'); over the whole batch: {why}"

@@ -38,6 +38,21 @@ def test_one_microbatch_has_the_statistics_of_the_whole_batch():
     assert mw.pipeline(step, {"stage": 2}, microbatches=1).check(W, X).ok
 
 
+def test_pairs_of_all_examples_are_pipelined_as_one_microbatch():
+    def pairs(w, x):
+        def loss(w):
+            left, right = jnp.tanh(x @ w["a"]), jnp.tanh(x @ w["b"])
+            return jax.nn.logsumexp(left @ right.T, -1).mean()
+
+        value, grads = jax.value_and_grad(loss)(w)
+        return jax.tree.map(lambda w, g: w - 0.1 * g, w, grads), value
+
+    w = {"a": jnp.eye(6), "b": 2 * jnp.eye(6)}
+    assert mw.pipeline(pairs, {"stage": 2}, microbatches=1).check(w, X).ok
+    with pytest.raises(StageError, match="give microbatches=1, so that each example"):
+        mw.pipeline(pairs, {"stage": 2}, microbatches=3).plan(w, X)
+
+
 def test_statistics_of_microbatches_are_those_of_accumulated_gradients():
     def accumulated(w, x):
         parts = [step(w, part) for part in jnp.split(x, 3)]

@@ -117,3 +117,14 @@ def test_a_stack_of_layers_reads_as_an_array():
     np.testing.assert_array_equal(stack[1:], whole[1:])
     np.testing.assert_array_equal(list(stack), list(whole))
     assert split_stacks([stack], [3])[2] is stack.elements[2]
+
+
+def test_a_split_of_a_stack_is_no_slice_of_one_element():
+    def halves(w, x):
+        first, second = jnp.split(w, 2)
+        return x @ first[0] + x @ second[0]
+
+    args = jax.random.normal(jax.random.key(0), (2, 4, 4)), X
+    program = capture(halves, args).program
+    again = divide_stacks(program, [0]).program
+    assert run_program(again, args)[0].shape == X.shape

@@ -57,6 +57,7 @@ from meshwright.features.pipeline.planning.stage_slicing import (
 )
 from meshwright.features.pipeline.schedules.generators import SCHEDULES
 from meshwright.features.pipeline.schedules.schedule import Schedule
+from meshwright.partitioner.tactics import Tactic
 from meshwright.predict.links.transfer import transfer_s
 from meshwright.search.arrays import Floats
 
@@ -70,6 +71,18 @@ class PipelinePlanner:
         self.sizes = task.sizes or submesh_sizes(task.machine)
         self.priced, self.step = price_step(task)
         self.starts = layer_starts(self.step)
+
+    def leave_out(self, tactics: tuple[Tactic, ...], why: str) -> None:
+        """Search without the strategies with these tactics from now on.
+
+        Raises `PlanError` with the reason if no strategy is left.
+        """
+        rest = [each for each in self.priced if each.strategy.tactics != tactics]
+        assert len(rest) < len(self.priced), "the stage has tactics of a strategy"
+        self.priced = rest
+        if not rest:
+            raise PlanError(f"no strategy suits the stages of this step: {why}")
+        self.task.on_progress(f"left out, since stages cannot be built with it: {why}")
 
     def best(self) -> PlannedPipeline:
         """The fastest plan over all numbers of microbatches to try.

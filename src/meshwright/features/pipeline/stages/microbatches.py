@@ -171,11 +171,16 @@ def _require_one_loop(stages: Stages, main: int) -> None:
     op = next(
         op for op, at in stages.loop.items() if at == 0 and is_crossing(op, MICROBATCH)
     )
+    advice = (
+        "give statistics='microbatch' to take such sums over each microbatch, as batch "
+        "norms do under gradient accumulation, or use a norm of single examples"
+    )
+    if op.kind != "all_reduce":
+        advice = "give microbatches=1, so that each example meets all others"
     raise StageError(
         f"{op.source}: {op.kind} over the whole batch ({op.params.get('reason')}) in the "
-        "middle of the step, so that no microbatch can go on before all others are "
-        "there; give statistics='microbatch' to take such sums over each microbatch, as "
-        "batch norms do under gradient accumulation, or use a norm of single examples"
+        f"middle of the step, so that no microbatch can go on before all others are there; "
+        f"{advice}"
     )
 
 

@@ -6,6 +6,8 @@ Huang et al., NeurIPS 2019, section 2.2; Alpa), moments are those of a microbatc
 sum over the batch that later ops of the batch read becomes the sum over the microbatch,
 times the number of microbatches: means are then means of the microbatch, and gradients
 are those of such a step. What is read once, such as a running mean, stays over the batch.
+A single microbatch has the whole batch, also where examples meet all others (the pairs of a
+contrastive loss).
 """
 
 from dataclasses import replace
@@ -47,7 +49,9 @@ class _Rewrite:
             own = tuple(self.own.get(a, a) for a in op.operands)
             if is_crossing(op, self.axis):
                 self.ops.append(replace(op, operands=own))
-                if op.results[0] in read and op.kind == "all_reduce":
+                if op.results[0] in read and self.length == 1:
+                    self.own[op.results[0]] = own[0]
+                elif op.results[0] in read and op.kind == "all_reduce":
                     self.own[op.results[0]] = self._sum(op, own[0])
             elif own == op.operands:
                 self.ops.append(op)
