@@ -6,15 +6,12 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rich.console import Console
 
 from meshwright.errors import ClusterError
 from meshwright.features.cluster.controller.running_clock import RunningClock
-
-if TYPE_CHECKING:
-    from meshwright.features.cluster.session import ClientSession, Connection
 
 _BEAT_S = 2.0
 """Seconds between two signs of life of a client."""
@@ -80,16 +77,41 @@ def tell(line: str) -> None:
     Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+class Session(Protocol):
+    """What is read and called of a client's session."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session has ended."""
+        ...
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the controller has answered all submissions so far."""
+        ...
+
+    def beat(self) -> Future[Any]:
+        """Send a sign of life."""
+        ...
+
+    def flush(self) -> None:
+        """Send the requests that wait."""
+        ...
+
+    def close(self, most_s: float | None = None) -> None:
+        """End the session, and wait for that at most so long."""
+        ...
+
+
 def tend(
-    reference: weakref.ref["ClientSession"],
-    connection: "Connection",
-    name: str,
+    reference: weakref.ref[Session],
+    close: Callable[[], object],
     answered: threading.Event,
 ) -> None:
     """Send signs of life, and waiting requests as soon as the controller has answered.
 
-    Ends when the session is closed or its connection has ended. A session that is garbage
-    collected is closed.
+    Ends when the session is closed or its connection has ended. close: closes a session
+    that was garbage collected, on its connection.
     """
     notice = Notice(tell)
     next_beat_s = 0.0
@@ -108,10 +130,10 @@ def tend(
         answered.clear()
     if reference() is None:
         with contextlib.suppress(ClusterError):
-            connection.call("close", name)
+            close()
 
 
-def close_at_exit(reference: weakref.ref["ClientSession"]) -> None:
+def close_at_exit(reference: weakref.ref[Session]) -> None:
     """Close a session of a program that ends without, so that its devices are free."""
     session = reference()
     if session is not None:

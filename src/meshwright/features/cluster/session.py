@@ -86,7 +86,7 @@ class ClientSession:
         own: weakref.ref[ClientSession] = weakref.ref(self)
         self._at_exit = partial(close_at_exit, own)
         atexit.register(self._at_exit)
-        tended = own, connection, self.name, self._answered
+        tended = own, partial(connection.call, "close", self.name), self._answered
         threading.Thread(target=tend, args=tended, daemon=True).start()
 
     def ask(self, method: str, *arguments: Any) -> Any:
