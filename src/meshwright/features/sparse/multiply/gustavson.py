@@ -20,6 +20,20 @@ from meshwright.features.sparse.mlir.scalars import (
 from meshwright.features.sparse.multiply.rows import Rows
 from meshwright.program.rules.rule import Dims
 
+_BOUNDS = """%i1 = arith.addi %i, %c1 : index
+    %l = memref.load %as[%i] : memref<?xi32>
+    %h = memref.load %as[%i1] : memref<?xi32>
+    %low = arith.index_castui %l : i32 to index
+    %high = arith.index_castui %h : i32 to index"""
+"""Where row `%i` of the first matrix begins and ends."""
+
+_ADDENDS = """%k0 = memref.load %ac[%p] : memref<?xi32>
+      %k = arith.index_castui %k0 : i32 to index
+      %k1 = arith.addi %k, %c1 : index
+      %first = memref.load %bs[%k] : memref<?xi32>
+      %last = memref.load %bs[%k1] : memref<?xi32>"""
+"""Where the row of the second matrix begins and ends that element `%p` multiplies."""
+
 _PRODUCT = """
 func.func private @{name}(
     %as: memref<?xi32>, %ac: memref<?xi32>, %av: memref<?x{kind}>,
@@ -34,17 +48,9 @@ func.func private @{name}(
   %yes = arith.constant 1 : i8
   // The result has at most as many elements as products, or as a dense row, in each row.
   %most = scf.for %i = %c0 to %rows step %c1 iter_args(%sum = %c0) -> (index) {{
-    %i1 = arith.addi %i, %c1 : index
-    %l = memref.load %as[%i] : memref<?xi32>
-    %h = memref.load %as[%i1] : memref<?xi32>
-    %low = arith.index_castui %l : i32 to index
-    %high = arith.index_castui %h : i32 to index
+    {bounds}
     %count = scf.for %p = %low to %high step %c1 iter_args(%n = %c0) -> (index) {{
-      %k0 = memref.load %ac[%p] : memref<?xi32>
-      %k = arith.index_castui %k0 : i32 to index
-      %k1 = arith.addi %k, %c1 : index
-      %first = memref.load %bs[%k] : memref<?xi32>
-      %last = memref.load %bs[%k1] : memref<?xi32>
+      {addends}
       %length = arith.subi %last, %first : i32
       %more = arith.index_castui %length : i32 to index
       %next = arith.addi %n, %more : index
@@ -66,18 +72,10 @@ func.func private @{name}(
   %none = arith.constant 0 : i32
   memref.store %none, %starts[%c0] : memref<?xi32>
   %end = scf.for %i = %c0 to %rows step %c1 iter_args(%begin = %c0) -> (index) {{
-    %i1 = arith.addi %i, %c1 : index
-    %l = memref.load %as[%i] : memref<?xi32>
-    %h = memref.load %as[%i1] : memref<?xi32>
-    %low = arith.index_castui %l : i32 to index
-    %high = arith.index_castui %h : i32 to index
+    {bounds}
     %stop = scf.for %p = %low to %high step %c1 iter_args(%to = %begin) -> (index) {{
-      %k0 = memref.load %ac[%p] : memref<?xi32>
-      %k = arith.index_castui %k0 : i32 to index
-      %k1 = arith.addi %k, %c1 : index
+      {addends}
       %a = memref.load %av[%p] : memref<?x{kind}>
-      %first = memref.load %bs[%k] : memref<?xi32>
-      %last = memref.load %bs[%k1] : memref<?xi32>
       %from = arith.index_castui %first : i32 to index
       %until = arith.index_castui %last : i32 to index
       %at = scf.for %q = %from to %until step %c1 iter_args(%t = %to) -> (index) {{
@@ -148,11 +146,7 @@ func.func private @{name}(
     scf.yield %next : i32
   }}
   scf.for %i = %c0 to %rows step %c1 {{
-    %i1 = arith.addi %i, %c1 : index
-    %l = memref.load %as[%i] : memref<?xi32>
-    %h = memref.load %as[%i1] : memref<?xi32>
-    %low = arith.index_castui %l : i32 to index
-    %high = arith.index_castui %h : i32 to index
+    {bounds}
     %row = arith.index_castui %i : index to i32
     scf.for %p = %low to %high step %c1 {{
       %j0 = memref.load %ac[%p] : memref<?xi32>
@@ -234,6 +228,7 @@ def _called(
     kind = MLIR_DTYPES[result.dtype]
     name = f"sparse_{len(code.functions)}"
     zero = constant_text(0, result.dtype)
+    fields |= {"bounds": _BOUNDS, "addends": _ADDENDS}
     code.functions.append(text.format(name=name, kind=kind, zero=zero, **fields))
     rows = [Rows.of(code, tensor) for tensor in tensors]
     given = ", ".join(f"{r.starts}, {r.columns}, {r.data}" for r in rows)
