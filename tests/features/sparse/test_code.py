@@ -1,6 +1,7 @@
 """Compiled sparse code against JAX on dense arrays, for each format; needs MLIR."""
 
 import os
+import warnings
 from pathlib import Path
 
 import jax
@@ -254,3 +255,16 @@ def test_products_of_dense_operands_equal_xlas(width):
     wanted = a @ b, (a @ b).T, x @ b, (a @ b).T
     for found, right in zip(run(a, b, x), wanted, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+
+
+def test_a_matrix_that_is_rather_dense_is_told_once():
+    matrix = ss.random_array((400, 300), density=0.499, dtype=np.float32, rng=RNG).tocsr()
+    run = mw.sparse(lambda s, d: d @ s.T, {"s": "csr"})
+    right = dense(9, 300)
+    with pytest.warns(mw.MeshwrightWarning, match="s stores 50% .* 9 columns.* 25%"):
+        found = run(matrix, right)
+    np.testing.assert_allclose(found, right @ matrix.T.toarray(), rtol=1e-3, atol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(matrix, right)
+        mw.sparse(lambda s, d: s @ d, {"s": "csr"})(matrix, dense(300, 1))

@@ -46,6 +46,7 @@ from meshwright.features.sparse.support import (
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import rule_of
 from meshwright.program.ops.arithmetic.reduction import identity_of
+from meshwright.program.rules.rule import FactorRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class LinalgModule:
     inputs: the tensors that `main` takes, constants last.
     outputs: the tensor of each output, whose format may be another than the wanted.
     ordered: inputs whose stored columns must ascend in each row, by position.
+    columns: for each input, the columns by which it is multiplied as it is stored.
     expanded: ops that needed a dense copy of a sparse value, each as `file:line kind`.
     """
 
@@ -64,6 +66,7 @@ class LinalgModule:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     ordered: frozenset[int]
+    columns: tuple[int, ...]
     expanded: tuple[str, ...]
 
 
@@ -86,6 +89,7 @@ class _Writer:
 
     wanted: the format of each output.
     tensors: by value, the tensor that holds it. uses: how often each value is read.
+    columns: by the name of a sparse tensor, the columns by which it is multiplied.
     pending: products that are not written yet. If a sparse mask multiplies such a
         product, both become one op, which computes only the elements that the mask has.
     """
@@ -96,6 +100,7 @@ class _Writer:
         self.code = Emitter()
         self.tensors: dict[Atom, Tensor] = {}
         self.expanded: list[str] = []
+        self.columns: Counter[str] = Counter()
         self.pending: dict[Atom, Op] = {}
         reads = (a for op in program.ops for a in op.operands)
         self.uses = Counter([*reads, *program.outputs])
@@ -133,7 +138,10 @@ class _Writer:
         )
         expanded = tuple(dict.fromkeys(self.expanded))
         given = tuple(self.tensors[value] for value in values)
-        return LinalgModule(text, constants, given, tuple(found), ordered, expanded)
+        columns = tuple(self.columns[t.name] for t in given[: len(program.inputs)])
+        return LinalgModule(
+            text, constants, given, tuple(found), ordered, columns, expanded
+        )
 
     # -- formats -----------------------------------------------------------------------
 
@@ -201,7 +209,9 @@ class _Writer:
         tensors = [self._tensor(a) for a in op.operands]
         (result,) = rule.results
         found = sparse_times_dense(self.code, tensors, rule.operands, result)
-        if found is None:
+        if found is not None:
+            self._count_columns(tensors, rule)
+        else:
             found = dense_times_dense(self.code, tensors, rule.operands, result)
         if found is None:
             found = sparse_times_sparse(self.code, tensors, rule.operands, result)
@@ -224,6 +234,14 @@ class _Writer:
             result,
             multiply_add(self.code, op.results[0].dtype),
         )
+
+    def _count_columns(self, tensors: Sequence[Tensor], rule: FactorRule) -> None:
+        """Count the columns of a dense tensor for the sparse matrix that it multiplies."""
+        where = 0 if tensors[0].format is not None else 1
+        held = {f for dims in rule.operands[where] for f in dims}
+        factors = (f for dims in rule.operands[1 - where] for f in dims)
+        columns = math.prod(rule.sizes[f] for f in factors if f not in held)
+        self.columns[tensors[where].name] += columns
 
     def _sampled(self, op: Op) -> bool:
         """Whether a multiplication was written as one op with the product it reads.

@@ -12,7 +12,9 @@ import numpy as np
 import scipy.sparse as scipy_sparse
 from jax.core import Tracer
 
+from meshwright.app.output.notices import warn
 from meshwright.errors import SparseError
+from meshwright.features.sparse.density import DenseLimit, dense_limits
 from meshwright.features.sparse.jit import CompiledModule, compile_module
 from meshwright.features.sparse.linalg import LinalgModule, to_linalg
 from meshwright.features.sparse.mlir.emitter import Tensor
@@ -100,12 +102,18 @@ class SparseProgram:
     """The MLIR module of a function, with the types of its inputs and outputs.
 
     out_tree: the pytree structure of the function's result.
+    limits: of inputs that nobody has been told about yet.
     """
 
     module: LinalgModule
     inputs: tuple[ArrayType, ...]
     outputs: tuple[ArrayType, ...]
     out_tree: Any
+    limits: list[DenseLimit] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = [(t.path, t.shape, t.format) for t in self.inputs]
+        self.limits = dense_limits(kinds, self.module.columns)
 
     @cached_property
     def kernel(self) -> CompiledModule:
@@ -122,6 +130,11 @@ class SparseProgram:
         buffers: list[np.ndarray] = []
         for i, (leaf, kind) in enumerate(zip(leaves, self.inputs, strict=True)):
             buffers += _buffers(leaf, kind, wants_order=i in self.module.ordered)
+        for limit in [*self.limits] if self.limits else ():
+            stored = buffers[limit.place].size
+            if stored > limit.stored:
+                self.limits.remove(limit)
+                warn(limit.notice(stored))
         arrays = self.kernel(buffers + self.constants)
         results = list(map(_result, arrays, self.module.outputs, self.outputs))
         return jax.tree.unflatten(self.out_tree, results)
