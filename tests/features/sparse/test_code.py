@@ -258,7 +258,9 @@ def test_products_of_dense_operands_equal_xlas(width):
 
 
 def test_a_matrix_that_is_rather_dense_is_told_once():
-    matrix = ss.random_array((400, 300), density=0.499, dtype=np.float32, rng=RNG).tocsr()
+    matrix = ss.random_array(
+        (400, 300), density=0.499, dtype=np.float32, rng=RNG
+    ).tocsr()
     run = mw.sparse(lambda s, d: d @ s.T, {"s": "csr"})
     right = dense(9, 300)
     with pytest.warns(mw.MeshwrightWarning, match="s stores 50% .* 9 columns.* 25%"):

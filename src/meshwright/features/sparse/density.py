@@ -20,7 +20,7 @@ _WIDE_SHARE = 0.25
 """This share for products with more columns."""
 
 _LEAST_WORK = 1_000_000
-"""Multiplications of a dense product from which it takes as long as a call besides: 15 us."""
+"""Multiplications of a dense product that take about as long as a call besides: 15 us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,10 @@ def element_state(rows: Any, columns: Any, num_rows: Any, num_columns: Any) -> i
 
     `UNSORTED` if they are not in the order of rows; each row may be in any order.
     """
-    if not (_is_below(rows, np.uint32(num_rows)) and _is_below(columns, np.uint32(num_columns))):
+    if not (
+        _is_below(rows, np.uint32(num_rows))
+        and _is_below(columns, np.uint32(num_columns))
+    ):
         return 2
     return 1 if _has_fall(rows) else 0
 

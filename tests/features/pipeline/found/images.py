@@ -40,7 +40,7 @@ def group_norm(x, gain):
     return (x - mean) * jax.lax.rsqrt(var + 1e-5) * gain
 
 
-def unet(  # noqa: PLR0913  what models of this kind differ in
+def unet(
     levels: int = 2,
     *,
     joins: str = "concat",
@@ -103,9 +103,16 @@ def resnet(
     optimizer: optax.GradientTransformation | None = None,
 ) -> Target:
     """Residual convolutions with pooling, and a classifier."""
-    found = [{"w": kernel(16, 16, i), "g": np.ones(16, np.float32)} for i in range(num_layers)]
+    found = [
+        {"w": kernel(16, 16, i), "g": np.ones(16, np.float32)}
+        for i in range(num_layers)
+    ]
     layers = jax.tree.map(lambda *each: np.stack(each), *found) if is_scan else found
-    params = {"in": kernel(3, 16, 50), "layers": layers, "head": weights(16, 10, seed=51)}
+    params = {
+        "in": kernel(3, 16, 50),
+        "layers": layers,
+        "head": weights(16, 10, seed=51),
+    }
 
     def layer(x, w):
         return x + jax.nn.relu(group_norm(conv(x, w["w"]), w["g"]))
@@ -176,7 +183,10 @@ def autoencoder(optimizer: optax.GradientTransformation | None = None) -> Target
         divergence = jnp.mean(code**2 + jnp.exp(2 * spread) - 2 * spread)
         return jnp.mean((again - batch["x"]) ** 2) + 0.1 * divergence
 
-    batch = {"x": weights(BATCH, WIDTH, seed=20), "noise": weights(BATCH, WIDTH, seed=21)}
+    batch = {
+        "x": weights(BATCH, WIDTH, seed=20),
+        "noise": weights(BATCH, WIDTH, seed=21),
+    }
     return trained(loss, params, batch, optimizer)
 
 
@@ -205,8 +215,14 @@ def adversaries() -> Target:
         return params, {"maker": maker_state, "critic": critic_state}, (made, judged)
 
     params = {"maker": dense_weights(3, 0), "critic": dense_weights(3, 10)}
-    states = {"maker": first.init(params["maker"]), "critic": second.init(params["critic"])}
-    batch = {"x": weights(BATCH, WIDTH, seed=20), "noise": weights(BATCH, WIDTH, seed=21)}
+    states = {
+        "maker": first.init(params["maker"]),
+        "critic": second.init(params["critic"]),
+    }
+    batch = {
+        "x": weights(BATCH, WIDTH, seed=20),
+        "noise": weights(BATCH, WIDTH, seed=21),
+    }
     return step, (params, states, batch)
 
 
@@ -220,7 +236,8 @@ def pair(optimizer: optax.GradientTransformation | None = None) -> Target:
         labels = jnp.arange(scores.shape[0])
         return cross_entropy(scores, labels) + cross_entropy(scores.T, labels)
 
-    batch = {"left": weights(BATCH, WIDTH, seed=20), "right": weights(BATCH, WIDTH, seed=21)}
+    left, right = (weights(BATCH, WIDTH, seed=seed) for seed in (20, 21))
+    batch = {"left": left, "right": right}
     return trained(loss, params, batch, optimizer)
 
 
@@ -236,7 +253,9 @@ def averaged(decay: float = 0.9) -> Target:
         size = optax.global_norm(grads)
         scale = 0.1 * jnp.minimum(1.0, 1.0 / size)
         params = jax.tree.map(lambda w, g: w - scale * g, state["params"], grads)
-        mean = jax.tree.map(lambda m, w: decay * m + (1 - decay) * w, state["mean"], params)
+        mean = jax.tree.map(
+            lambda m, w: decay * m + (1 - decay) * w, state["mean"], params
+        )
         new = {"params": params, "mean": mean, "count": state["count"] + 1}
         return new, {"loss": value, "norm": size}
 

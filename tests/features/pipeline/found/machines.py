@@ -10,6 +10,7 @@ from dataclasses import replace
 from meshwright.machine import Machine, load_machine
 from meshwright.machine.machine import make_grid
 
+
 def _machine(
     name: str, flops_per_s: float, **levels: tuple[tuple[int, ...], float]
 ) -> Machine:

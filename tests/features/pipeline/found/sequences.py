@@ -1,4 +1,4 @@
-"""Models of sequences: decoders, encoder-decoders and recurrent nets, as lists and scans."""
+"""Models of sequences: decoders, encoder-decoders, recurrent nets; lists and scans."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def decoder(  # noqa: PLR0913  what models of this kind differ in
     }
     if not is_tied:
         params["head"] = weights(WIDTH, VOCAB, seed=98)
-    policy = getattr(jax.checkpoint_policies, remat) if remat not in ("", "all") else None
+    policy = (
+        getattr(jax.checkpoint_policies, remat) if remat not in ("", "all") else None
+    )
     fn = jax.checkpoint(layer, policy=policy) if remat else layer
 
     def loss(params, batch):
@@ -173,7 +175,7 @@ def encoder_decoder(
     return trained(loss, params, batch, optimizer)
 
 
-def recurrent(  # noqa: PLR0913  what models of this kind differ in
+def recurrent(
     cell: str,
     num_layers: int = 3,
     *,
@@ -210,7 +212,8 @@ def recurrent(  # noqa: PLR0913  what models of this kind differ in
         return found + over_time(w, x, reverse=True) if is_bidirectional else found
 
     def loss(params, batch):
-        x = run_layers(params["layers"], params["emb"][batch["x"]], lambda w, x: x + both(w, x))
+        x = params["emb"][batch["x"]]
+        x = run_layers(params["layers"], x, lambda w, x: x + both(w, x))
         return cross_entropy(x @ params.get("head", params["emb"].T), batch["y"])
 
     return trained(loss, params, {"x": tokens(1), "y": tokens(2)}, optimizer)
