@@ -127,6 +127,10 @@ def cases(size: int, passes: int) -> list[dict[str, Any]]:
     ]
     for name, matrix, how in others:
         found.append(product_case(f"{name}, 1 %", matrix, few, passes, **how))
+    thin = {kind: matrix_of(shape, 0.001, kind) for kind in ("scattered", "blocks")}
+    for name, _, how in others[:3]:
+        kind = "blocks" if "blocks" in name else "scattered"
+        found.append(product_case(f"{name}, 0.1 %", thin[kind], few, passes, **how))
     return found
 
 
