@@ -161,7 +161,7 @@ def fixed_plan(
         room = StageRoom.of_1f1b(limit, len(stages), count)
         table = planner.table_of(own, count, room)
         found.append((SlicedStage(ends[index], ends[index + 1], 0), table))
-    made = planner.place([each for each, _ in found], [t for _, t in found], count)
+    made = planner.place([each for each, _ in found], [t for _, t in found])
     schedule = one_f_one_b(len(made), count)
     return step_s(made, run_stages(made, schedule, limit))
 

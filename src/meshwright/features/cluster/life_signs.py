@@ -77,7 +77,7 @@ def tell(line: str) -> None:
     Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-class Session(Protocol):
+class TendedSession(Protocol):
     """What is read and called of a client's session."""
 
     @property
@@ -104,7 +104,7 @@ class Session(Protocol):
 
 
 def tend(
-    reference: weakref.ref[Session],
+    reference: weakref.ref[TendedSession],
     close: Callable[[], object],
     answered: threading.Event,
 ) -> None:
@@ -133,7 +133,7 @@ def tend(
             close()
 
 
-def close_at_exit(reference: weakref.ref[Session]) -> None:
+def close_at_exit(reference: weakref.ref[TendedSession]) -> None:
     """Close a session of a program that ends without, so that its devices are free."""
     session = reference()
     if session is not None:

@@ -46,7 +46,7 @@ class DenseLimit:
         return self.share * self.size
 
     def notice(self, stored: int) -> str:
-        """What to tell about so many stored elements."""
+        """A sentence that says that so many stored elements are too many."""
         times = f"{self.columns} column" + ("s" if self.columns > 1 else "")
         return (
             f"{self.path} stores {stored / self.size:.0%} of its elements; in a product "
