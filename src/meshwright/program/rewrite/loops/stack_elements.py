@@ -134,10 +134,8 @@ def takes_element(op: Op, value: Atom | None) -> bool:
     """Whether an op slices exactly one element of a stack along its leading dim."""
     if value is None or not has_trait(op.kind, Trait.SLICES):
         return False
-    if op.operands != (value,) or "start_indices" not in op.params:  # as of a split
-        return False
-    (result,) = op.results
-    return result.shape == (1, *value.shape[1:])
+    is_slice = op.operands == (value,) and "start_indices" in op.params  # and no split
+    return is_slice and op.results[0].shape == (1, *value.shape[1:])
 
 
 def joins_elements(op: Op) -> bool:
