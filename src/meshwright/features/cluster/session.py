@@ -16,7 +16,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from meshwright.errors import ClusterError
-from meshwright.features.cluster.life_signs import close_at_exit, tend
+from meshwright.features.cluster.life_signs import (
+    TendedSession,
+    close_at_exit,
+    tend,
+)
 from meshwright.features.cluster.wire.messages import Free, HostArray, Request
 
 _MOST_UNANSWERED = 32
@@ -83,7 +87,7 @@ class ClientSession:
         self._answered = threading.Event()
         self._sending, self._settling = threading.Lock(), threading.Lock()
         self._closed = threading.Event()
-        own: weakref.ref[ClientSession] = weakref.ref(self)
+        own: weakref.ref[TendedSession] = weakref.ref(self)
         self._at_exit = partial(close_at_exit, own)
         atexit.register(self._at_exit)
         tended = own, partial(connection.call, "close", self.name), self._answered

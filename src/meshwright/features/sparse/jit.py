@@ -32,7 +32,7 @@ type Buffer = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of an array; a shape of (-1,) stands for any length."""
 
 
-_Memory = ctypes.c_char * (1 << 62)
+_Memory: Any = ctypes.c_char * (1 << 62)
 """All memory behind an address; the array on it says how much it takes."""
 
 
@@ -145,7 +145,7 @@ def _array(
     block = blocks.pop(numbers[place], None)
     if block is None:
         return array.copy()
-    memory.block = block  # which lives as long as the array on it
+    memory.block = block  # lives as long as the array
     return array
 
 
