@@ -4,7 +4,11 @@ These are the public names of `features/policies`.
 """
 
 from meshwright.features.policies.cache.bounds import least_misses
-from meshwright.features.policies.cache.simulate import POLICIES, CacheSimulation, simulate
+from meshwright.features.policies.cache.simulate import (
+    POLICIES,
+    CacheSimulation,
+    simulate,
+)
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
 
 __all__ = [
