@@ -15,7 +15,7 @@ from benchmarks.index import areas, scripts_of
 from benchmarks.records import unit_of
 
 SCRIPTS = [script for area in areas() for script in scripts_of(area)]
-STANDALONE = {"omnimalloc_heights", "pipeline_case", "version_case"}
+STANDALONE = {"omnimalloc_heights", "peer_convert", "pipeline_case", "version_case"}
 """Run by other scripts, under interpreters or checkouts without this package."""
 
 

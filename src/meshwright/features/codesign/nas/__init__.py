@@ -1,11 +1,19 @@
 """Search for a model that is accurate, and fast on the machine that the user names.
 
-Begin reading at `command.py`, which is `meshwright nas`.
+Begin reading at `command.py`, which is `meshwright nas`. `cost` predicts the latency of a
+model; `rewriting` replaces subgraphs of a model by cheaper ones with the same `properties`,
+which `synthesis` finds.
 """
 
 from meshwright.features.codesign.nas.cost.latency import Latency, latency
 from meshwright.features.codesign.nas.families.points import Point
 from meshwright.features.codesign.nas.families.scaling import Family, scale_family
+from meshwright.features.codesign.nas.rewriting.rewrite import (
+    Rewriting,
+    RewrittenModel,
+    rewrite,
+)
+from meshwright.features.codesign.nas.rewriting.task import Task
 from meshwright.features.codesign.nas.searching.reward import Reward
 from meshwright.features.codesign.nas.searching.search import ModelFront, search
 from meshwright.features.codesign.nas.searching.space_file import SpaceFile
@@ -45,11 +53,15 @@ __all__ = [
     "Range",
     "Repeat",
     "Reward",
+    "Rewriting",
+    "RewrittenModel",
     "Scalarised",
     "Space",
     "SpaceFile",
+    "Task",
     "Trained",
     "latency",
+    "rewrite",
     "scale_family",
     "search",
 ]

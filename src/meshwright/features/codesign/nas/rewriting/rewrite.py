@@ -1,0 +1,206 @@
+"""`nas.rewrite`: a search, its best models trained again, and a folder for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from meshwright.errors import NasError
+from meshwright.features.codesign.nas.rewriting.lineages import (
+    GOALS,
+    LINEAGES,
+    ORIGINAL,
+    Lineages,
+    acceptable,
+    best_of,
+)
+from meshwright.features.codesign.nas.rewriting.network import ModelProgram
+from meshwright.features.codesign.nas.rewriting.search import (
+    RewriteProblem,
+    cost_function,
+)
+from meshwright.features.codesign.nas.rewriting.source import arrays_of, source_of
+from meshwright.features.codesign.nas.rewriting.task import Task, TrainedWeights
+from meshwright.machine import Machine
+from meshwright.plain import plain
+from meshwright.search.trials import Study, Trial, run_trials
+
+JOURNAL = "journal.jsonl"
+
+_CONFIRMED = 8
+"""Models that are trained again at most: the front of the search, then the front of the
+rest, and so on, since one training tells two models apart only roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenModel:
+    """A model with what it costs, and how well it does over several seeds.
+
+    flops: of one example. validation, test: mean scores. changes: each replacement.
+    folder: where its source and weights are; "" if none was asked for.
+    """
+
+    cost: float
+    flops: int
+    parameters: int
+    validation: float
+    test: float
+    changes: tuple[str, ...] = ()
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """The models that a search found.
+
+    less: the cost that was lowered. models: those that lose nothing, by cost.
+    trials: networks that were trained in the search; failed: those of them that failed.
+    """
+
+    less: str
+    original: RewrittenModel
+    models: tuple[RewrittenModel, ...]
+    trials: int
+    failed: int
+
+    def to_json(self) -> str:
+        """The record as JSON text."""
+        return json.dumps(plain(self), indent=1)
+
+    def __str__(self) -> str:
+        lines = [_line("original", self.original, self.original)]
+        lines += [
+            _line(model.folder or f"model {i}", model, self.original)
+            for i, model in enumerate(self.models)
+        ]
+        if not self.models:
+            lines.append(
+                f"no model with less {self.less} is as good in {self.trials} trials"
+            )
+        return "\n".join(lines)
+
+
+def _line(name: str, model: RewrittenModel, original: RewrittenModel) -> str:
+    def share(now: float, before: float) -> str:
+        return f"{now:,.0f} ({now / before - 1:+.0%})"
+
+    return (
+        f"{name}: {share(model.flops, original.flops)} FLOPs, "
+        f"{share(model.parameters, original.parameters)} parameters, "
+        f"score {model.test:.4f} (validation {model.validation:.4f})"
+    )
+
+
+def rewrite(  # noqa: PLR0913  an option each
+    task: Task,
+    *,
+    less: str = "flops",
+    machine: Machine | str | Path | None = None,
+    trials: int = 200,
+    seed: int = 0,
+    seeds: int = 3,
+    out: str | PathLike[str] | None = None,
+    method: str = "properties",
+    on_trial: Callable[[Trial], None] = lambda trial: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Rewriting:
+    """Models that do as well as a task's and cost less, by subgraphs that are replaced.
+
+    less: what there should be less of: "flops", "parameters", or "latency" on `machine`.
+    trials: networks to train. seeds: trainings by which the original and the best ones are
+        compared in the end.
+    out: folder for the journal, from which a search goes on, and for the models.
+    method: "properties", or an ablation, "enumeration" or "mutation".
+    say: gets remarks, such as on a line of the journal that was dropped.
+    """
+    if seeds < 1:
+        raise NasError(f"seeds is {seeds}; wanted a whole number of 1 or more")
+    folder = None if out is None else Path(out)
+    problem = RewriteProblem(task, cost_function(less, machine), method, seed, seeds)
+    engine = Lineages(method, problem.identity)
+    found = run_trials(
+        Study(LINEAGES, GOALS, engine, seed, (ORIGINAL,)),
+        problem.figures,
+        trials=trials + 1,
+        journal=folder and folder / JOURNAL,
+        on_trial=on_trial,
+        say=say,
+    )
+    if found.stopped == "interrupted":
+        raise KeyboardInterrupt
+    if not found.trials[0].is_feasible:
+        raise NasError(f"the original does not train: {found.trials[0].reason}")
+    return _result(problem, found.trials, less, folder)
+
+
+def _result(
+    problem: RewriteProblem, trials: Sequence[Trial], less: str, folder: Path | None
+) -> Rewriting:
+    """The candidates that are as good as the original, in folders of their own."""
+    original, first = _judged(problem, ())
+    if folder is not None:
+        original = _written(original, problem.original, first, folder / "original")
+    models: list[RewrittenModel] = []
+    for trial in _best(trials):
+        draws = trial.candidate["draws"]
+        model, trained = _judged(problem, draws)
+        if model.validation < original.validation:
+            continue
+        if folder is not None:
+            place = folder / f"model_{len(models)}"
+            model = _written(model, problem.network(draws), trained, place)
+        models.append(model)
+    failed = sum(bool(trial.reason) for trial in trials)
+    found = Rewriting(less, original, tuple(models), len(trials) - 1, failed)
+    if folder is not None:
+        (folder / "rewriting.json").write_text(found.to_json(), encoding="utf-8")
+    return found
+
+
+def _best(trials: Sequence[Trial]) -> list[Trial]:
+    """The candidates to train again, by cost."""
+    rest = [trial for trial in acceptable(trials) if trial.candidate["draws"]]
+    found: list[Trial] = []
+    while rest and len(found) < _CONFIRMED:
+        front = best_of(rest)
+        found += front
+        rest = [trial for trial in rest if trial not in front]
+    return sorted(found[:_CONFIRMED], key=lambda trial: trial.values["cost"])
+
+
+def _judged(
+    problem: RewriteProblem, draws: Sequence[int]
+) -> tuple[RewrittenModel, TrainedWeights]:
+    """A model over several seeds that the search did not use, and its first training."""
+    network = problem.network(draws)
+    first = problem.seed + 1000
+    every = problem.trainings(draws, range(first, first + problem.seeds))
+    model = RewrittenModel(
+        problem.cost(network),
+        network.flops,
+        network.parameters,
+        fmean(each.validation for each in every),
+        fmean(each.test for each in every),
+        network.changes,
+    )
+    return model, every[0]
+
+
+def _written(
+    model: RewrittenModel, network: ModelProgram, trained: TrainedWeights, folder: Path
+) -> RewrittenModel:
+    """Write the folder of a model: `model.py`, `weights.npz` and `about.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    placed = replace(model, folder=str(folder))
+    about = f"A model of {network.flops:,} FLOPs and {network.parameters:,} parameters."
+    source = source_of(network, about)
+    (folder / "model.py").write_text(source, encoding="utf-8")
+    np.savez(folder / "weights.npz", **arrays_of(network, trained.weights))  # pyright: ignore[reportArgumentType]
+    (folder / "about.json").write_text(json.dumps(plain(placed), indent=1), "utf-8")
+    return placed

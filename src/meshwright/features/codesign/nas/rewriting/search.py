@@ -1,0 +1,128 @@
+"""What is searched: candidates of `lineages.py` as networks, with their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any
+
+import jax
+
+from meshwright.errors import NasError, did_you_mean
+from meshwright.features.codesign.nas.cost.latency import latency
+from meshwright.features.codesign.nas.rewriting.network import ModelProgram
+from meshwright.features.codesign.nas.rewriting.propose import METHODS, propose
+from meshwright.features.codesign.nas.rewriting.task import Task, TrainedWeights, train
+from meshwright.machine import Machine
+
+COSTS = ("flops", "parameters", "latency")
+"""What there can be less of."""
+
+_LEAST_GAIN = 0.99
+"""Networks cost at most this share of the original, or they are not worth a trial."""
+
+
+def cost_function(
+    less: str, machine: Machine | str | Path | None
+) -> Callable[[ModelProgram], float]:
+    """The cost of a network: a count, or seconds of a batch on a machine."""
+    if less not in COSTS:
+        what = f"less is {less!r}{did_you_mean(less, COSTS)}"
+        raise NasError(f"{what}; wanted one of {', '.join(COSTS)}")
+    if (less == "latency") != (machine is not None):
+        what = "with" if machine is not None else "without"
+        raise NasError(
+            f"less {less!r} {what} a machine; latency needs one, others none"
+        )
+    if machine is None:
+        return lambda network: getattr(network, less)
+
+    @cache
+    def seconds(network: ModelProgram) -> float:
+        *weights, x = (
+            jax.ShapeDtypeStruct(v.shape, v.dtype) for v in network.program.inputs
+        )
+        return latency(network, (weights, x), machine).seconds
+
+    return seconds
+
+
+@dataclass(frozen=True, eq=False)
+class RewriteProblem:
+    """A task, the cost to lower, and the method that proposes replacements.
+
+    seeds: trainings of the original, by whose mean the others are judged.
+    """
+
+    task: Task
+    cost: Callable[[ModelProgram], float]
+    method: str = "properties"
+    seed: int = 0
+    seeds: int = 3
+    known: dict[tuple[int, ...], ModelProgram | None] = field(
+        default_factory=dict[tuple[int, ...], ModelProgram | None]
+    )
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            what = f"method is {self.method!r}{did_you_mean(self.method, METHODS)}"
+            raise NasError(f"{what}; wanted one of {', '.join(METHODS)}")
+        self.known[()] = self.task.network()
+
+    @property
+    def original(self) -> ModelProgram:
+        """The user's model."""
+        network = self.known[()]
+        assert network is not None, "the original was captured"
+        return network
+
+    @property
+    def identity(self) -> str:
+        """A text that differs for other models, trainings and costs."""
+        task, network = self.task, self.original
+        training = f"{task.steps} steps, batch {task.batch}, rate {task.rate}"
+        size = f"{network.flops} FLOPs, {network.parameters} parameters"
+        return f"{size}, {training}, cost {self.cost(network):g}, {self.seeds} seeds"
+
+    def network(self, draws: Sequence[int]) -> ModelProgram:
+        """The network of a candidate; `NasError` if a draw finds nothing to replace."""
+        key = tuple(draws)
+        if key not in self.known:
+            self.known[key] = self._child(self.network(key[:-1]), key[-1])
+        network = self.known[key]
+        if network is None:
+            raise NasError(
+                "no subgraph was found that can be replaced by a cheaper one"
+            )
+        return network
+
+    def _child(self, parent: ModelProgram, draw: int) -> ModelProgram | None:
+        limit = min(self.cost(parent), _LEAST_GAIN * self.cost(self.original))
+        return propose(
+            parent, self.method, lambda found: self.cost(found) <= limit, Random(draw)
+        )
+
+    def trainings(
+        self, draws: Sequence[int], seeds: Sequence[int]
+    ) -> list[TrainedWeights]:
+        """A candidate trained once from each seed."""
+        network = self.network(draws)
+        return [train(self.task, network, seed) for seed in seeds]
+
+    def figures(self, candidate: dict[str, Any]) -> dict[str, Any]:
+        """The figures of a trial: score on the validation data, its error, and costs."""
+        draws = candidate["draws"]
+        count = 1 if draws else self.seeds
+        found = self.trainings(draws, range(self.seed, self.seed + count))
+        network = self.network(draws)
+        return {
+            "score": fmean(each.validation for each in found),
+            "error": found[0].error,
+            "cost": self.cost(network),
+            "flops": network.flops,
+            "parameters": network.parameters,
+        }

@@ -1,0 +1,103 @@
+"""The search goes on from its journal, writes models that run, and refuses misuse."""
+
+import json
+import math
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from meshwright.codesign import nas
+from meshwright.errors import NasError, TargetError
+from meshwright.features.codesign.nas.command import nas_command
+from meshwright.features.codesign.nas.rewriting.lineages import acceptable, best_of
+from meshwright.features.codesign.nas.rewriting.rewrite import JOURNAL
+from meshwright.search.trials import Trial
+from tests.features.codesign.nas.rewriting.models import apply, init, task
+
+TARGET = "tests/features/codesign/nas/rewriting/models.py"
+
+
+def test_a_search_goes_on_and_its_models_do_what_is_said(tmp_path: Path):
+    given = task(steps=12)
+    whole = nas.rewrite(given, trials=3, seeds=1, out=tmp_path / "whole")
+    journal = (tmp_path / "whole" / JOURNAL).read_text()
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / JOURNAL).write_text(journal[: int(len(journal) * 0.6)])  # killed in a line
+    again = nas.rewrite(given, trials=3, seeds=1, out=half)
+    places = str(tmp_path / "whole"), str(half)
+    assert again.to_json().replace(places[1], places[0]) == whole.to_json()
+    assert whole.trials == 3
+    for model in (whole.original, *whole.models):
+        module = runpy.run_path(f"{model.folder}/model.py")
+        weights, (x, y) = module["load"](), given.test
+        scores = np.concatenate(
+            [module["apply"](weights, x[i : i + 16]) for i in range(0, len(x), 16)]
+        )
+        assert (scores.argmax(-1) == y).mean() == pytest.approx(model.test)
+        assert sum(w.size for w in weights.values()) == model.parameters
+    assert all(m.validation >= whole.original.validation for m in whole.models)
+    assert all(m.flops < whole.original.flops for m in whole.models)
+    with pytest.raises(NasError, match="less is 'flop'; did you mean 'flops'"):
+        nas.rewrite(given, less="flop")
+    with pytest.raises(Exception, match="journal of another search"):
+        nas.rewrite(task(steps=13), trials=3, seeds=1, out=half)
+
+
+def trial(number: int, score: float, cost: float) -> Trial:
+    values = {"score": score, "cost": cost, "error": 0.01}
+    return Trial(number, {"draws": []}, 1.0, values, (-score, cost), 0.0, "", 0.0)
+
+
+def test_parents_are_hardly_worse_and_not_dominated():
+    trials = [
+        trial(0, 0.90, 10),
+        trial(1, 0.885, 6),
+        trial(2, 0.87, 1),
+        trial(3, 0.89, 7),
+        trial(4, 0.88, 8),
+    ]
+    kept = acceptable(trials)
+    assert [t.number for t in kept] == [0, 1, 3, 4]
+    assert sorted(t.number for t in best_of(kept)) == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (["--keep", "size"], NasError, "--keep is 'size'; wanted accuracy"),
+        (["--less", "latency"], NasError, "latency needs one"),
+        (["--machine", "tpu-v3"], NasError, "with a machine"),
+        (["--method", "property"], NasError, "did you mean 'properties'"),
+        (["--resume", "nowhere"], NasError, "has no journal.jsonl"),
+    ],
+)
+def test_misuse_is_said_in_a_sentence(options: list[str], error: type, message: str):
+    found = CliRunner().invoke(nas_command, ["rewrite", f"{TARGET}:task", *options])
+    assert isinstance(found.exception, error)
+    assert message in str(found.exception)
+
+
+def test_a_target_has_to_return_a_task():
+    found = CliRunner().invoke(nas_command, ["rewrite", f"{TARGET}:apply"])
+    assert isinstance(found.exception, TargetError)
+
+
+def test_a_task_without_data_is_refused():
+    empty = (np.zeros((0, 2)), np.zeros(0))
+    with pytest.raises(NasError, match="train has 0 inputs"):
+        nas.Task(apply, init, empty, empty, empty)
+
+
+def test_latency_can_be_what_falls(tmp_path: Path):
+    given = task(steps=2)
+    found = nas.rewrite(
+        given, less="latency", machine="tpu-v5e", trials=1, seeds=1, out=tmp_path
+    )
+    last = json.loads((tmp_path / JOURNAL).read_text().splitlines()[-1])
+    assert math.isfinite(found.original.cost)
+    if not last["reason"]:
+        assert last["values"]["cost"] < found.original.cost < 1e-3
