@@ -1,4 +1,6 @@
-"""Models searched for their machine, and machines searched for their models.
+"""Models searched for their machine, and chips laid out: `nas` and `floorplan`.
 
-`nas` is the search for a model; each other room of this folder is a search of its own kind.
+In: a space of models, a model to rewrite, or a netlist. Out: models with their accuracy and
+latency, or a placement of macros. Begin reading at `nas/command.py` and
+`floorplan/command.py`, which are `meshwright nas` and `meshwright floorplan`.
 """

@@ -1,4 +1,5 @@
 """Policies that are learned for systems: which object a cache evicts.
 
-`cache` simulates and runs caches; each other room of this folder is for another system.
+In: a trace of requests (`cache/trace.py`). Out: the misses of each policy
+(`cache/simulate.py`). Begin reading at `command.py`, which is `meshwright policies`.
 """
