@@ -62,14 +62,37 @@ def test_a_laid_out_decoder_computes_as_one_device(target, layout, attention):
 def test_the_2d_layout_stores_weights_as_the_gathered_layouts_do():
     fn, args = palm.tiny_decode()
 
-    def stored(layout):
-        plan = mw.partition(fn, MESH, [mw.inference(layout, AXES)]).plan(*args)
+    def stored(layout, **options):
+        tactic = mw.inference(layout, AXES, **options)
+        plan = mw.partition(fn, MESH, [tactic]).plan(*args)
         return {b.path: b.spec for b in plan.inputs if b.path.startswith("params")}
 
-    stationary = stored("weight_stationary_2d")
+    stationary = stored("weight_stationary_2d", vocabulary=False)
     assert stationary["params.blocks.up"] == ((), ("x",), ("z", "y"))
     assert stationary["params.blocks.out"] == ((), ("z", "y"), (), ("x",))
     assert stored("weight_gathered_xyz") == stationary
+
+
+def test_stationary_layouts_cut_the_vocabulary_of_heads_and_tables():
+    """The table may have another number of words than the head."""
+
+    def serve(p, tokens):
+        h = p["table"][tokens] + p["places"][jnp.arange(16)]
+        h = h + jax.nn.gelu(h @ p["up"]) @ p["down"]
+        return jax.lax.top_k(h[:, -1] @ p["head"], 4)[1]
+
+    p = {"table": (96, 32), "places": (16, 32), "up": (32, 64), "down": (64, 32)}
+    p = {k: jnp.ones(shape) for k, shape in {**p, "head": (32, 128)}.items()}
+    tokens = jnp.arange(32 * 16).reshape(32, 16) % 96
+    step = mw.partition(serve, MESH, [mw.inference("weight_stationary_2d", AXES)])
+    specs = {each.path: each.spec for each in step.plan(p, tokens).inputs}
+    assert specs["p.head"] == (("x",), ("z", "y"))
+    assert specs["p.table"] == (("z", "y"), ("x",))
+    assert specs["p.places"] == ((), ())
+    assert step.check(p, tokens).ok
+    whole = mw.inference("weight_stationary_1d", "x", vocabulary=False)
+    kept = mw.partition(serve, MESH, [whole]).plan(p, tokens).inputs
+    assert not any(any(i.spec) for i in kept if i.path in ("p.head", "p.table"))
 
 
 def test_attention_by_batch_cuts_the_cache_over_all_devices():

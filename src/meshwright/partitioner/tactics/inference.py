@@ -24,6 +24,7 @@ from meshwright.partitioner.structure.products import (
     multiplies_data,
 )
 from meshwright.partitioner.structure.views import dim_of
+from meshwright.partitioner.structure.vocabulary.cut_vocabulary import cut_vocabulary
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.data_parallel import data_parallel
 from meshwright.partitioner.tactics.megatron import cut_pairs
@@ -67,6 +68,7 @@ class InferenceLayout:
     layout: str
     axes: tuple[str, ...]
     attention: str = "heads"
+    vocabulary: bool = True
     names: RoleNames = NO_NAMES
     kind = TacticKind.STRATEGY
     rewrite = None
@@ -80,7 +82,10 @@ class InferenceLayout:
         outer = () if is_flat else self.axes[:1]
         inner = self.axes if is_flat else self.axes[1:]
         by_heads = self.attention == "heads"
-        decoder = _find_decoder(work, (*inner, *self.axes)[0], str(self), by_heads)
+        axis = (*inner, *self.axes)[0]
+        # Tokens that are sharded along an axis would gather a table along it.
+        has_words = self.vocabulary and not _TOKEN_AXES[self.layout]
+        decoder = _find_decoder(work, axis, str(self), by_heads, has_words)
         by_batch = [] if by_heads else _batch_seeds(work, self.axes[0])
         # Whole in every layout, so that all layouts store the same weights.
         work.block(decoder.vectors, self.axes)
@@ -99,6 +104,7 @@ class InferenceLayout:
 
     def __str__(self) -> str:
         options = "" if self.attention == "heads" else f", attention={self.attention!r}"
+        options += "" if self.vocabulary else ", vocabulary=False"
         options += self.names.options
         return f"inference({self.layout!r}, {list(self.axes)}{options})"
 
@@ -111,6 +117,7 @@ def inference(
     axes: str | Sequence[str],
     *,
     attention: str = "heads",
+    vocabulary: bool = True,
     params: Patterns = None,
     inputs: Patterns = None,
 ) -> InferenceLayout:
@@ -125,6 +132,8 @@ def inference(
     attention: whether attention is sharded by "heads" or by "batch". Multi-query
         attention has one head of keys and values, which sharding by heads keeps on
         every device; by batch, each device has the cache of its own sequences.
+    vocabulary: whether a weight-stationary layout also shards the last product and the
+        table of embeddings along the vocabulary, on the axes of d_ff.
     params, inputs: patterns of weights and of data, where `docs/tactics.md` would not find
         them.
     When it is applied, it raises `TacticError` if no pair of products is found.
@@ -140,26 +149,25 @@ def inference(
             f"{layout} got axes {list(along)}; wanted at least {least} different ones"
         )
     names = role_names("inference", params, inputs)
-    return InferenceLayout(layout, along, attention, names)
+    return InferenceLayout(layout, along, attention, vocabulary, names)
 
 
-def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> Decoder:
+def _find_decoder(
+    work: Workspace, axis: str, tactic: str, by_heads: bool, with_vocabulary: bool
+) -> Decoder:
     """The weight dims that Megatron would shard, and the other dims of all weights.
 
     by_heads: whether the results of attention are sharded by heads, too.
     """
-    roles = find_roles(work)
-    mark = work.mark()
+    roles, products, mark = find_roles(work), find_products(work), work.mark()
     cut_pairs(work, axis, tactic, _MOST_MOVED, with_vocabulary=False)
-    cut: dict[str, int] = {}
-    for path, node in work.leaves(range(len(work.paths))):
-        factors = {work.state.factor_of[node.index].get(a) for a in work.sub_axes[axis]}
-        for dim, own in enumerate(node.outs[0][1]):
-            if factors & {*own}:
-                cut[path] = dim
+    if with_vocabulary:
+        cut_vocabulary(work, products, axis, tactic)
+    cut = _cut_dims(work, axis)
     work.rollback(mark)
-    products = find_products(work)
-    decoder = Decoder([], [], [], [], other_parameters(work, roles, products))
+    others = other_parameters(work, roles, products)
+    decoder = Decoder([], [], [], [], [leaf for leaf in others if leaf[0] not in cut])
+    decoder.inner.extend((*leaf, cut[leaf[0]]) for leaf in others if leaf[0] in cut)
     for product in products:
         leaves = {f: product.leaf(work, f) for f in (*product.summed, *product.free)}
         own = [f for f, s in leaves.items() if s is not None and cut.get(s[0]) == s[2]]
@@ -178,6 +186,17 @@ def _find_decoder(work: Workspace, axis: str, tactic: str, by_heads: bool) -> De
                 if {*own} & {*factors}
             )
     return decoder
+
+
+def _cut_dims(work: Workspace, axis: str) -> dict[str, int]:
+    """The dim of each input that an axis cuts."""
+    cut: dict[str, int] = {}
+    for path, node in work.leaves(range(len(work.paths))):
+        factors = {work.state.factor_of[node.index].get(a) for a in work.sub_axes[axis]}
+        for dim, own in enumerate(node.outs[0][1]):
+            if factors & {*own}:
+                cut[path] = dim
+    return cut
 
 
 def _batch_seeds(work: Workspace, axis: str) -> list[Seed]:

@@ -74,17 +74,23 @@ def expert_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
 
 
 def inference_strategies(mesh: Mesh) -> Mapping[str, tuple[Tactic, ...]]:
-    """Layouts to serve a decoder, by name, after Pope et al. (MLSys 2023)."""
+    """Layouts to serve a decoder, by name, after Pope et al. (MLSys 2023).
+
+    With its vocabulary whole, the 2-D layout stores weights as the gathered ones do, so
+    that prefill and decoding can share them.
+    """
     axes = mesh.axes
     layouts = ["weight_stationary_1d", "weight_stationary_2d", "weight_gathered_x"]
     layouts += ["weight_gathered_xy", "weight_gathered_xyz"][: len(axes) - 1]
-    return {
-        f"{layout.replace('_', ' ')}, attention by {by}": (
-            inference(layout, axes, attention=by),
-        )
-        for layout in (layouts if len(axes) > 1 else ())
-        for by in ("heads", "batch")
-    }
+    found: dict[str, tuple[Tactic, ...]] = {}
+    for layout in layouts if len(axes) > 1 else ():
+        for by in ("heads", "batch"):
+            name = f"{layout.replace('_', ' ')}, attention by {by}"
+            found[name] = (inference(layout, axes, attention=by),)
+            if layout == "weight_stationary_2d":
+                whole = inference(layout, axes, attention=by, vocabulary=False)
+                found[f"{name}, vocabulary whole"] = (whole,)
+    return found
 
 
 def is_served(work: Workspace) -> bool:

@@ -7,7 +7,9 @@ the label, which are numbers per token. So does Megatron-LM (Shoeybi et al., 201
 """
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
+from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import gathered_values, new_cuts
 from meshwright.partitioner.structure.input_roles import find_roles
 from meshwright.partitioner.structure.products import Product, Seed
@@ -106,10 +108,15 @@ def _heads(
 def _tables(
     work: Workspace, products: Sequence[Product], extents: set[int]
 ) -> Iterator[Seed]:
-    """Dims of parameters, of some extents, whose rows are read at positions in data.
+    """Dims of tables of words, whose rows are read at positions in data.
 
-    The rows are gathered, or multiplied with one-hot vectors.
+    The rows are gathered, or multiplied with one-hot vectors. A table has words if it has
+    as many rows as a head has words, or more rows than features.
+
+    extents: numbers of words of the heads that are sharded; without any, no table is.
     """
+    if not extents:
+        return
     roles = find_roles(work)
     params = sum(1 << i for i in roles.params)
     for node in work.graph.nodes:
@@ -125,13 +132,20 @@ def _tables(
             position = None if leaf is None else leaf[0].input_position
             if leaf is None or position is None or position not in roles.params:
                 continue
-            if node.sizes[factors[0]] in extents:
+            if _has_words(work, leaf, extents):
                 yield work.paths[position], *leaf
     for product in products:
         for factor in product.summed if _is_one_hot(work, product) else ():
             leaf = product.leaf(work, factor)
-            if leaf is not None and product.node.sizes[factor] in extents:
+            if leaf is not None and _has_words(work, leaf[1:], extents):
                 yield leaf
+
+
+def _has_words(work: Workspace, leaf: tuple[Node, int], extents: set[int]) -> bool:
+    """Whether an input is a table of words, with a row for each along a dim."""
+    node, dim = leaf
+    shape = work.graph.values[node.outs[0][0]].shape
+    return shape[dim] in extents or shape[dim] ** 2 > prod(shape)
 
 
 def _is_one_hot(work: Workspace, product: Product) -> bool:
