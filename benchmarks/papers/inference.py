@@ -50,7 +50,9 @@ def simulated(row: Served) -> Iterator[Mapping[str, Any]]:
     fn, args = program_of(row)
     for layout, name in NAMES.items():
         for attention in ("heads", "batch"):
-            tactic = mw.inference(layout, list(mesh), attention=attention)
+            tactic = mw.inference(
+                layout, list(mesh), attention=attention, vocabulary=False
+            )
             try:
                 plan = mw.partition(fn, mesh, [tactic]).plan(*args).on(machine)
             except TacticError:  # the batch of 1 is not cut
@@ -74,7 +76,9 @@ def with_vocabulary(row: Served) -> Mapping[str, Any]:
     fn, args = program_of(row)
     tactics = [
         *(mw.shard({"params.embedding": 0}, axis=axis) for axis in list(mesh)[1:]),
-        mw.inference("weight_stationary_2d", list(mesh), attention="batch"),
+        mw.inference(
+            "weight_stationary_2d", list(mesh), attention="batch", vocabulary=False
+        ),
     ]
     plan = mw.partition(fn, mesh, tactics).plan(*args).on(machine)
     return {

@@ -66,3 +66,13 @@ def test_a_batch_dim_of_a_batched_product_is_never_minor():
     assert layout.size(scores) == 50 * 56 * 128 * 4
     layout = Layouts((8, 128)).changed(shapes=shape_layouts(program))
     assert layout.size(scores) == 128 * 56 * 128 * 4
+
+
+def test_operands_of_batched_products_keep_the_batch_out_of_the_minor_dims():
+    def scores(q, k):
+        return jnp.einsum("btnh,bsnh->bnts", q, k)
+
+    x = jax.ShapeDtypeStruct((256, 196, 6, 64), jnp.bfloat16)
+    program = capture(scores, (x, x)).program
+    free = shape_layouts(program).batched_products
+    assert free[x.shape] == (1, 3)

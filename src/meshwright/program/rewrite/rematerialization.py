@@ -11,7 +11,7 @@ iteration by iteration.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -63,7 +63,8 @@ def rematerialize(program: Program, keep: Collection[Value], start: int) -> Prog
     """
     program = rematerialize_scans(program, keep, start)
     ops = [*program.ops[:start]]
-    second = Recomputation(program.ops[:start], keep, behind_barrier)
+    kept = with_transposes(program.ops[:start], keep)
+    second = Recomputation(program.ops[:start], kept, behind_barrier)
     for op in program.ops[start:]:
         operands: list[Atom] = []
         for operand in op.operands:
@@ -72,6 +73,19 @@ def rematerialize(program: Program, keep: Collection[Value], start: int) -> Prog
         changed = operands != [*op.operands]
         ops.append(replace(op, operands=tuple(operands)) if changed else op)
     return eliminate_dead_code(replace(program, ops=tuple(ops)))
+
+
+def with_transposes(ops: Iterable[Op], keep: Collection[Value]) -> set[Value]:
+    """The kept values and their transposes, which take no memory of their own.
+
+    XLA stores the operand of an optimization barrier in its default layout. If the
+    barrier stood before the transpose, both layouts of the value would be in memory.
+    """
+    kept = set(keep)
+    for op in ops:
+        if op.kind == "transpose" and op.operands[0] in kept:
+            kept.update(op.results)
+    return kept
 
 
 def rematerialize_scans(

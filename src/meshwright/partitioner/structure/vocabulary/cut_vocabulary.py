@@ -50,7 +50,7 @@ def cut_vocabulary(
             if _cut_head(work, product, factor, axis, tactic, late):
                 extents.add(product.node.sizes[factor])
                 break
-    for seed in _tables(work, products, extents):
+    for seed in _tables(work, products, extents) if extents else ():
         mark, before = work.mark(), len(work.state.causes)
         if not work.is_cut(seed[1], axis):
             work.cut([seed], axis, tactic)
@@ -113,10 +113,8 @@ def _tables(
     The rows are gathered, or multiplied with one-hot vectors. A table has words if it has
     as many rows as a head has words, or more rows than features.
 
-    extents: numbers of words of the heads that are sharded; without any, no table is.
+    extents: numbers of words of the heads that are sharded.
     """
-    if not extents:
-        return
     roles = find_roles(work)
     params = sum(1 << i for i in roles.params)
     for node in work.graph.nodes:

@@ -68,6 +68,10 @@ def shape_layouts(program: Program) -> ShapeLayouts:
             num_batch, shape = len(numbers[1][0]), op.results[0].shape
             if num_batch and len(shape) >= num_batch + 2:
                 batched_products.setdefault(shape, tuple(range(num_batch, len(shape))))
+                for atom, batch in zip(op.operands, numbers[1], strict=True):
+                    free = tuple(d for d in range(len(atom.shape)) if d not in batch)
+                    if len(free) >= 2:
+                        batched_products.setdefault(atom.shape, free)
     return ShapeLayouts(frozenset(program.inputs), images, batched_products)
 
 
@@ -187,9 +191,11 @@ class Layouts:
         if len(shape) < 2:
             return padded_extent(shape[0], self.tile[1]) if shape else 1
         image = None if is_fixed else self.shapes.images.get(shape)
-        # Images of small batches get the least padding: convolutions read parts of them.
-        if minor is None and image is not None and shape[image[0]] >= self.tile[0]:
-            minor = image
+        # Images of few features, or of small batches, of which convolutions read parts,
+        # get the least padding.
+        if minor is None and image is not None:
+            is_narrow = min(shape[d] for d in image) < self.tile[0]
+            minor = None if is_narrow else image
         if minor is None and not is_fixed:
             minor = self.shapes.batched_products.get(shape)
         extents = shape if minor is None else [shape[d] for d in minor]

@@ -19,6 +19,7 @@ from meshwright.predict.compilers.tpu.deferred_initialization import (
 )
 from meshwright.predict.compilers.tpu.duplication import Balance, balance_of
 from meshwright.predict.compilers.tpu.loop_schedule import iteration_order
+from meshwright.predict.compilers.tpu.narrow_images import store_narrow_images
 from meshwright.predict.compilers.tpu.softmax_fusion import SoftmaxFusion
 from meshwright.predict.compilers.tpu.space_to_batch import convert_space_to_batch
 from meshwright.predict.compilers.xla.algebraic_simplifier import simplify_broadcasts
@@ -90,11 +91,12 @@ def tpu_compiler(
         MULTI_OUTPUT_FUSION,
         Pass("memory-space-assignment", Stage.MEMORY, assign_spaces),
     )
+    fuse_softmax = SoftmaxFusion(longest_softmax_row)
     fusion = replace(
         XLA_FUSION,
         decide=ProducerFusion(frozenset({UPDATE}), balance),
         aliased_operands=aliased_operands,
-        reclassify=SoftmaxFusion(longest_softmax_row),
+        reclassify=lambda flow: fuse_softmax(store_narrow_images(flow)),
     )
     buffers = BufferPolicy(
         HeapOrder.BY_TIME,
