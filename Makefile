@@ -13,6 +13,8 @@ IREE_LOCK := requirements-iree.lock
 IREE_BIN := .venv-iree/bin
 DEPLOY_LOCK := requirements-deploy.lock
 DEPLOY_BIN := .venv-deploy/bin
+SEARCH_LOCK := requirements-search.lock
+SEARCH_BIN := .venv-search/bin
 SPARSE_LOCK := requirements-sparse.lock
 SPARSE_BIN := .venv-sparse/bin
 CLUSTER_LOCK := requirements-cluster.lock
@@ -22,6 +24,7 @@ OLDEST_STAMP := .venv-oldest/.installed
 DOCS_STAMP := .venv-docs/.installed
 IREE_STAMP := .venv-iree/.installed
 DEPLOY_STAMP := .venv-deploy/.installed
+SEARCH_STAMP := .venv-search/.installed
 SPARSE_STAMP := .venv-sparse/.installed
 CLUSTER_STAMP := .venv-cluster/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
@@ -29,19 +32,21 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster demo-deploy test test-slow test-oldest test-iree test-deploy test-sparse test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster demo-deploy demo-nas test test-slow test-oldest test-iree test-deploy test-search test-sparse test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
 	@echo "make demo-train   train a tiny GPT by a recipe, with checkpoints and evaluation"
 	@echo "make demo-cluster the same on four processes of a cluster, with Ray"
 	@echo "make demo-deploy  a small Vision Transformer as a page, in build/deploy"
+	@echo "make demo-nas     models of digits that are accurate, and fast on a TPU"
 	@echo "make test         the tests, without the slow ones"
 	@echo "make check        format, lint, types, layers, size of folders, language, docs, tests"
 	@echo "make test-slow    the slow tests"
 	@echo "make test-oldest  the tests on the oldest supported jax"
 	@echo "make test-iree    the tests that need IREE, in an environment of their own"
 	@echo "make test-deploy  the tests of deployed models, in an environment of their own"
+	@echo "make test-search  the tests of searches for models, with optuna, pymoo and scikit-learn"
 	@echo "make test-sparse  the tests that need MLIR, in an environment of their own"
 	@echo "make test-cluster the tests that need Ray, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
@@ -64,6 +69,10 @@ demo-deploy: $(DEPLOY_STAMP)
 	$(DEPLOY_BIN)/python -m meshwright deploy zoo/vit.py:tiny --to web --out build/deploy
 	@echo "$(DEPLOY_BIN)/python -m http.server --bind 127.0.0.1 --directory build/deploy"
 
+demo-nas: $(SEARCH_STAMP)
+	$(SEARCH_BIN)/python -m meshwright nas search examples/digits_space.py \
+	  --machine tpu-v5e --target-ms 1 --trials 12 --seed 0 --out out/nas-demo
+
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
@@ -78,6 +87,9 @@ test-iree: $(IREE_STAMP)
 
 test-deploy: $(DEPLOY_STAMP)
 	$(DEPLOY_BIN)/python -m pytest -m deploy $(or $(TESTS),tests/features/deploy tests/cli/test_deploy.py)
+
+test-search: $(SEARCH_STAMP)
+	$(SEARCH_BIN)/python -m pytest $(or $(TESTS),tests/search/trials tests/features/codesign/nas)
 
 test-sparse: $(SPARSE_STAMP)
 	$(SPARSE_BIN)/python -m pytest -m sparse $(or $(TESTS),tests/features/sparse)
@@ -113,6 +125,9 @@ $(IREE_STAMP): $(IREE_LOCK) pyproject.toml
 $(DEPLOY_STAMP): $(DEPLOY_LOCK) pyproject.toml
 	$(call install,.venv-deploy,$(DEPLOY_LOCK))
 
+$(SEARCH_STAMP): $(SEARCH_LOCK) pyproject.toml
+	$(call install,.venv-search,$(SEARCH_LOCK))
+
 $(SPARSE_STAMP): $(SPARSE_LOCK) pyproject.toml
 	$(call install,.venv-sparse,$(SPARSE_LOCK))
 
@@ -138,12 +153,13 @@ lock: $(STAMP)
 	  --constraint $(LOCK) --output-file $(IREE_LOCK)
 	$(COMPILE) tools/deploy.txt --extra deploy --extra zoo --upgrade \
 	  --output-file $(DEPLOY_LOCK)  # litert-converter wants other releases than $(LOCK)
+	$(COMPILE) $(ALL) --extra search --upgrade --constraint $(LOCK) --output-file $(SEARCH_LOCK)
 	$(COMPILE) tools/sparse.txt --extra sparse --upgrade \
 	  --constraint $(LOCK) --output-file $(SPARSE_LOCK)
 	$(COMPILE) tools/cluster.txt --extra cluster --extra train --upgrade \
 	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-search .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
