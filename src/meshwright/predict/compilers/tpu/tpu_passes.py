@@ -1,6 +1,6 @@
 """The list of passes of XLA's TPU compiler (libtpu), and what in it depends on the chip."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from meshwright.machine import Chip
 from meshwright.predict.compilers.model.compilation import (
@@ -10,6 +10,7 @@ from meshwright.predict.compilers.model.compilation import (
     Rewrite,
     Stage,
 )
+from meshwright.predict.compilers.model.dataflow import Flow
 from meshwright.predict.compilers.model.fusion import FusionKind, kind_of
 from meshwright.predict.compilers.model.policies import BufferPolicy, FusedOp, HeapOrder
 from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
@@ -61,6 +62,17 @@ _MIN_SCRATCH_BYTES = 2**25
 """Least scratch memory with which softmaxes are fused: v2 and v3 have half of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reclassify:
+    """Ops whose class the TPU compiler changes: casts of narrow images, softmax."""
+
+    fuse_softmax: SoftmaxFusion
+
+    def __call__(self, flow: Flow) -> Flow:
+        """The dataflow graph with these changes."""
+        return self.fuse_softmax(store_narrow_images(flow))
+
+
 def tpu_compiler(
     longest_softmax_row: int = _LONGEST_SOFTMAX_ROW,
     balance: Balance | None = None,
@@ -91,12 +103,11 @@ def tpu_compiler(
         MULTI_OUTPUT_FUSION,
         Pass("memory-space-assignment", Stage.MEMORY, assign_spaces),
     )
-    fuse_softmax = SoftmaxFusion(longest_softmax_row)
     fusion = replace(
         XLA_FUSION,
         decide=ProducerFusion(frozenset({UPDATE}), balance),
         aliased_operands=aliased_operands,
-        reclassify=lambda flow: fuse_softmax(store_narrow_images(flow)),
+        reclassify=_Reclassify(SoftmaxFusion(longest_softmax_row)),
     )
     buffers = BufferPolicy(
         HeapOrder.BY_TIME,

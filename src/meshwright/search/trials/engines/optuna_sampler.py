@@ -43,11 +43,12 @@ class Optuna:
         study = self._study(optuna, draws)
         genes = _distributions(optuna, draws)
         for code in map(draws.coding.code_of, draws.first):
-            study.enqueue_trial(
-                {name: float(v) for name, v in zip(genes, code, strict=True)}
-            )
+            _enqueue(study, genes, code)
+        asked: set[bytes] = set()
         while True:
-            trials = [self._ask(optuna, study, genes, draws) for _ in range(self.batch)]
+            trials = [
+                self._ask(optuna, study, genes, draws, asked) for _ in range(self.batch)
+            ]
             told = yield Batch(np.array([code for _, code in trials]))
             for (trial, _), result in zip(trials, told, strict=True):
                 _tell(optuna, study, trial, result)
@@ -59,16 +60,30 @@ class Optuna:
         return optuna.create_study(sampler=sampler(seed=seed), directions=directions)
 
     def _ask(
-        self, optuna: Any, study: Any, genes: dict[str, Any], draws: Draws
+        self,
+        optuna: Any,
+        study: Any,
+        genes: dict[str, Any],
+        draws: Draws,
+        asked: set[bytes],
     ) -> tuple[Any, Floats]:
-        """A trial of optuna, and its code; those that conditions exclude are failed."""
+        """A trial of optuna, and its code; what is excluded or asked already fails."""
         for _ in range(_TRIES):
             trial = study.ask(genes)
             code = draws.coding.clean(np.array([trial.params[name] for name in genes]))
-            if not draws.space.broken(draws.space.decode(code.tolist())):
+            is_new = code.tobytes() not in asked
+            if is_new and not draws.space.broken(draws.space.decode(code.tolist())):
+                asked.add(code.tobytes())
                 return trial, code
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return study.ask(genes), draws.random()
+        code = draws.random()
+        _enqueue(study, genes, code)
+        return study.ask(genes), code
+
+
+def _enqueue(study: Any, genes: dict[str, Any], code: Floats) -> None:
+    """Let optuna ask for this candidate next."""
+    study.enqueue_trial({name: float(v) for name, v in zip(genes, code, strict=True)})
 
 
 def _distributions(optuna: Any, draws: Draws) -> dict[str, Any]:

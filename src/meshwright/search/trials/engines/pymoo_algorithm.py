@@ -41,8 +41,11 @@ class Pymoo:
             )
 
     def propose(self, draws: Draws) -> Proposals:
-        algorithm = self._algorithm(draws)
         coding = draws.coding
+        if not coding.genes:  # one candidate, of which pymoo has no variables
+            yield Batch(draws.initial(1))
+            return
+        algorithm = self._algorithm(draws)
         while algorithm.has_next():
             asked = algorithm.ask()
             codes = coding.from_units(np.atleast_2d(asked.get("X").astype(np.float64)))
