@@ -2,16 +2,15 @@
 
 SC 2021: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters",
 configurations of examples/academic_paper_scripts/sc21, rates of the README of 2021.
-MLSys 2023: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer
-Models", tables 3 and 5. Both ran on A100 with 80 GB, eight a node. Megatron-Core 0.8 (its
-README, 2024) and Llama 3 (Llama Team, 2024, table 4) ran on H100.
+They ran on A100 with 80 GB, eight a node. Megatron-Core 0.8 (its README, 2024) and Llama 3
+(Llama Team, 2024, table 4) ran on H100.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -168,19 +167,6 @@ def llama3_405b() -> Case:
     )  # fmt: skip
 
 
-def recomputed(
-    name: str,
-    sizes: tuple[int, int, int],
-    mesh: Mapping[str, int],
-    batch: int,
-    seconds: float,
-    stages: tuple[int, int] = (0, 0),
-) -> Case:
-    """A row of MLSys 2023, of which the seconds of a step are published."""
-    case = megatron(f"mlsys23/{name}", sizes, {**mesh, DATA: 1}, batch, 1.0, stages)
-    return replace(case, measured=case.units / seconds)
-
-
 MEGATRON = (
     megatron("megatron/1.7b", (24, 2304, 24), {DATA: 32}, 512, 137),
     megatron("megatron/7.5b", (36, 4096, 32), {DATA: 32, MODEL: 4}, 512, 142),
@@ -196,10 +182,6 @@ MEGATRON = (
         "megatron/529.6b", (105, 20480, 128), {STAGE: 35, DATA: 9, MODEL: 8}, 2520, 163,
         (1, 1),
     ),
-    recomputed("22b", (48, 6144, 64), {MODEL: 8}, 4, 1.42),
-    recomputed("175b", (96, 12288, 96), {STAGE: 8, MODEL: 8}, 64, 18.13, (1, 4)),
-    recomputed("530b", (105, 20480, 128), {STAGE: 35, MODEL: 8}, 280, 49.05, (1, 1)),
-    recomputed("1t", (128, 25600, 160), {STAGE: 64, MODEL: 8}, 512, 94.42, (1, 2)),
     core("1.7b", (24, 2048, 16), {}, 192, 408.8),
     core("16b", (32, 6144, 48), {MODEL: 4}, 192, 489.1),
     core("70b", (84, 8192, 64), {STAGE: 2, MODEL: 8}, 384, 419.7),

@@ -72,7 +72,7 @@ def rewrite_command(  # noqa: PLR0913  an option each
             seed=seed,
             out=folder,
             method=method,
-            on_trial=lambda trial: show(f"{_told(trial)}  (of {trials})"),
+            on_trial=lambda trial: show(f"{_progress_line(trial)}  (of {trials})"),
             say=lambda text: print(text, file=sys.stderr),
         )
     print(found.to_json() if as_json else found)
@@ -80,7 +80,7 @@ def rewrite_command(  # noqa: PLR0913  an option each
         raise typer.Exit(1)
 
 
-def _told(trial: Trial) -> str:
+def _progress_line(trial: Trial) -> str:
     if trial.reason:
         return f"trial {trial.number}  {trial.reason}"
     score, cost = trial.values["score"], trial.values["cost"]
