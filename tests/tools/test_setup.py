@@ -117,6 +117,7 @@ PARTS = (
     ".venv-oldest/.installed",
     "test-iree",
     "test-deploy",
+    "test-search",
     "test-sparse",
     "test-cluster",
 )
