@@ -77,8 +77,8 @@ class SolveAnswer:
     """The result of a request.
 
     ended_s: the solver's counted work at the end, in seconds of its meter.
-    compiling_s: CPU seconds before the first request, mostly for compiling the solver if
-        its code is not in numba's cache yet; 0 in later answers.
+    compiling_s: seconds for compiling the solver before the first request; 0 if its code
+        is in numba's cache, and in later answers.
     """
 
     optimum: Optimum
@@ -163,12 +163,16 @@ class SolverProcess:
 
 def serve() -> None:
     """Answer requests from standard input on standard output, until end of file."""
+    from numba.core.event import install_timer
+
     from meshwright.search.assignment.warm import warm  # also run as a program
 
     out, sys.stdout = sys.stdout.buffer, sys.stderr
-    began_s = time.process_time()
-    warm(rounds=1)
-    compiling_s = time.process_time() - began_s
+    compilations = list[float]()
+    # Loading code from numba's cache is no such event: its time differs between runs.
+    with install_timer("numba:compile", compilations.append):
+        warm(rounds=1)
+    compiling_s = sum(compilations)
     meter = WorkMeter()
     while True:
         try:
