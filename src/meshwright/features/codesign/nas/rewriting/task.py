@@ -18,6 +18,7 @@ from meshwright.features.codesign.nas.rewriting.network import (
     ModelProgram,
     capture_network,
 )
+from meshwright.features.codesign.nas.searching.training import quick_compilation
 
 Examples = tuple[Any, Any]
 """Arrays [N, ...] of inputs, and [N, ...] of what they should give."""
@@ -98,7 +99,9 @@ def train(task: Task, network: ModelProgram, seed: int) -> TrainedWeights:
     weights = network.initial(task.leaves(seed), jax.random.key(seed + 1))
     x, y = task.train
     step = jax.jit(
-        partial(_step, task, network), donate_argnums=0, compiler_options=_quick()
+        partial(_step, task, network),
+        donate_argnums=0,
+        compiler_options=quick_compilation(),
     )
     zeros = [jnp.zeros_like(w) for w in weights]
     state = (weights, zeros, [jnp.zeros_like(w) for w in weights])
@@ -108,23 +111,12 @@ def train(task: Task, network: ModelProgram, seed: int) -> TrainedWeights:
     weights = state[0]
     score = jax.jit(
         lambda weights, x, y: task.score(network(weights, x), y),
-        compiler_options=_quick(),
+        compiler_options=quick_compilation(),
     )
     judged = partial(_scores, task.batch, partial(score, weights))
     validation, test = judged(task.validation), judged(task.test)
     error = float(validation.std() / np.sqrt(len(validation)))
     return TrainedWeights(weights, float(validation.mean()), float(test.mean()), error)
-
-
-def _quick() -> dict[str, Any]:
-    """Options of XLA's CPU backend that suit small models, which compile in seconds.
-
-    They halve the seconds of compilation, of which a trial has as many as of training;
-    steps take up to 1.4 times as long.
-    """
-    return (
-        {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else {}
-    )
 
 
 def _batches(num: int, batch: int, steps: int, seed: int) -> np.ndarray:

@@ -18,12 +18,12 @@ class BuiltModel:
     """A model: its first state, and its outputs.
 
     init: from a random key and inputs to parameters, and other state such as averages of
-        batch normalisation. apply: from both, inputs and whether it trains, to outputs and
-        the next other state.
+        batch normalisation. apply: from both, inputs, and a random key if it trains and
+        `None` if not, to outputs and the next other state.
     """
 
     init: Callable[[Any, Any], tuple[Any, Any]]
-    apply: Callable[[Any, Any, Any, bool], tuple[Any, Any]]
+    apply: Callable[[Any, Any, Any, Any], tuple[Any, Any]]
 
 
 def built_model(built: Any) -> BuiltModel:
@@ -37,7 +37,7 @@ def built_model(built: Any) -> BuiltModel:
         init, apply = built
         return BuiltModel(
             lambda key, inputs: (init(key, inputs), {}),
-            lambda params, state, inputs, trains: (apply(params, inputs), state),
+            lambda params, state, inputs, key: (apply(params, inputs), state),
         )
     if callable(getattr(built, "init", None)) and callable(
         getattr(built, "apply", None)
@@ -57,12 +57,13 @@ def _of_linen(module: Any) -> BuiltModel:
         variables = dict(module.init(key, inputs, **more))
         return variables.pop("params", {}), variables
 
-    def apply(params: Any, state: Any, inputs: Any, trains: bool) -> tuple[Any, Any]:
-        more = {"train": trains} if takes_train else {}
+    def apply(params: Any, state: Any, inputs: Any, key: Any) -> tuple[Any, Any]:
+        more = {"train": key is not None} if takes_train else {}
         variables = {"params": params, **state}
-        if not trains or not state:
+        if key is None:
             return module.apply(variables, inputs, **more), state
-        return module.apply(variables, inputs, mutable=list(state), **more)
+        rngs = {"dropout": key}
+        return module.apply(variables, inputs, mutable=list(state), rngs=rngs, **more)
 
     return BuiltModel(init, apply)
 

@@ -39,7 +39,7 @@ def synflow(model: BuiltModel, inputs: Any) -> float:
     ones = jnp.ones_like(inputs[:1])
 
     def flow(params: Any) -> Any:
-        return model.apply(params, state, ones, False)[0].sum()
+        return model.apply(params, state, ones, None)[0].sum()
 
     grads = jax.jit(jax.grad(flow))(params)
     products = jax.tree.map(lambda p, g: jnp.abs(p * g).sum(), params, grads)
@@ -55,7 +55,7 @@ def naswot(model: BuiltModel, inputs: Any) -> float:
     params, state = model.init(jax.random.key(_KEY), inputs[:1])
 
     def total(x: Any) -> Any:
-        return model.apply(params, state, x[None], False)[0].sum()
+        return model.apply(params, state, x[None], None)[0].sum()
 
     grads = np.asarray(jax.jit(jax.vmap(jax.grad(total)))(inputs))
     signs = np.sign(grads.reshape(len(inputs), -1))

@@ -110,6 +110,6 @@ def serving(
     params, state = jax.eval_shape(model.init, jax.random.key(0), x)
 
     def serve(params: Any, state: Any, x: Any) -> Any:
-        return model.apply(params, state, x, False)[0]
+        return model.apply(params, state, x, None)[0]
 
     return serve, (params, state, x)
