@@ -66,7 +66,9 @@ class EfficientNet(nn.Module):
         for i, blocks in enumerate(stages):
             place = np.arange(starts[i], starts[i + 1], dtype=np.float32)
             survival = 1 - (1 - config.survival) * place / total
-            x = Blocks(blocks, config.momentum, name=f"stage_{i}")(x, survival, train)
+            is_split = config.stages[i].space_to_batch
+            stage = Blocks(blocks, config.momentum, is_split, name=f"stage_{i}")
+            x = stage(x, survival, train)
         head = scale_channels(config.head, config.width)
         x = activation(conv(head, 1, name="head")(x, train))
 

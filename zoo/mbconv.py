@@ -4,7 +4,8 @@ A bottleneck expands its channels, applies a depthwise convolution, weighs every
 and projects to fewer channels (Sandler et al., MobileNetV2, CVPR 2018; squeeze and
 excitation of Hu et al., CVPR 2018). EfficientNet-X (Li et al., CVPR 2021) adds a choice for
 each stage: *fused*, one dense convolution in the place of the first two; *space to depth*,
-fewer pixels with more channels each; and the activation.
+fewer pixels with more channels each; *space to batch*, more images of fewer pixels; and the
+activation.
 
 Letters: B batch, S height and width, C channels.
 """
@@ -78,6 +79,8 @@ class Stage:
     expand: how much wider a block is inside.
     expanded: channels that `expand` multiplies in the first block, if not its inputs.
     has_skip: whether blocks add their input to their result where shapes agree.
+    space_to_batch: whether the stage sees every second pixel of a row and column at a
+        time, in four images for one.
     """
 
     repeats: int
@@ -91,6 +94,7 @@ class Stage:
     space_to_depth: SpaceToDepth = SpaceToDepth.NONE
     expanded: int = 0
     has_skip: bool = True
+    space_to_batch: bool = False
 
     def __post_init__(self) -> None:
         choose(self.activation, ACTIVATIONS, "activation")
@@ -102,6 +106,10 @@ class Stage:
             raise ValueError(
                 f"space to depth {self.space_to_depth.value} in a stage of stride "
                 f"{stride}; got {self.stride}"
+            )
+        if self.space_to_batch and self.space_to_depth is SpaceToDepth.BEGINS:
+            raise ValueError(
+                "a stage goes from space to depth or to batch, not to both"
             )
         sizes = (self.repeats, self.kernel, self.expand, self.inputs, self.outputs)
         if min(sizes) < 1:
@@ -237,24 +245,45 @@ class MBConv(nn.Module):
         return jnp.where(lives, x / survival, 0)
 
 
+def space_to_batch(x: Array) -> Array:
+    """Every second pixel of rows and columns: [4 B, S / 2, S / 2, C] of [B, S, S, C]."""
+    batch, size, _, channels = x.shape
+    if size % 2:
+        raise ValueError(f"space to batch halves the pixels of a side; got {size}")
+    x = x.reshape(batch, size // 2, 2, size // 2, 2, channels)
+    x = x.transpose(0, 2, 4, 1, 3, 5)
+    return x.reshape(4 * batch, size // 2, size // 2, channels)
+
+
+def batch_to_space(x: Array) -> Array:
+    """The inverse of `space_to_batch`: [B, 2 S, 2 S, C] of [4 B, S, S, C]."""
+    batch, size, _, channels = x.shape
+    x = x.reshape(batch // 4, 2, 2, size, size, channels)
+    x = x.transpose(0, 3, 1, 4, 2, 5)
+    return x.reshape(batch // 4, 2 * size, 2 * size, channels)
+
+
 class Blocks(nn.Module):
     """The blocks of one stage: the first, and a scan over the others, which are equal."""
 
     blocks: tuple[Block, ...]
     momentum: float
+    space_to_batch: bool = False
 
     @nn.compact
     def __call__(self, x: Array, survival: np.ndarray, train: bool) -> Array:
         """`x` after all blocks; `survival` has one entry for each."""
+        if self.space_to_batch:
+            x = space_to_batch(x)
         first, *others = self.blocks
         x = MBConv(first, self.momentum, name="first")(x, survival[0], train)
-        if not others:
-            return x
-        scanned = nn.scan(
-            lambda block, x, survival: (block(x, survival, train), None),
-            variable_axes={"params": 0, "batch_stats": 0},
-            split_rngs={"params": True, "dropout": True},
-            length=len(others),
-        )
-        rest = MBConv(others[0], self.momentum, name="rest")
-        return scanned(rest, x, survival[1:])[0]
+        if others:
+            scanned = nn.scan(
+                lambda block, x, survival: (block(x, survival, train), None),
+                variable_axes={"params": 0, "batch_stats": 0},
+                split_rngs={"params": True, "dropout": True},
+                length=len(others),
+            )
+            rest = MBConv(others[0], self.momentum, name="rest")
+            x = scanned(rest, x, survival[1:])[0]
+        return batch_to_space(x) if self.space_to_batch else x
