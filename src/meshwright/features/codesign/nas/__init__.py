@@ -6,6 +6,7 @@ which `synthesis` finds.
 """
 
 from meshwright.features.codesign.nas.cost.latency import Latency, latency
+from meshwright.features.codesign.nas.families.members import scaled_target
 from meshwright.features.codesign.nas.families.points import Point
 from meshwright.features.codesign.nas.families.scaling import Family, scale_family
 from meshwright.features.codesign.nas.rewriting.rewrite import (
@@ -63,5 +64,6 @@ __all__ = [
     "latency",
     "rewrite",
     "scale_family",
+    "scaled_target",
     "search",
 ]

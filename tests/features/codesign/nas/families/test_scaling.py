@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from meshwright.cli import main
+from meshwright.cli.arguments.target import find_target
 from meshwright.codesign import nas
 from meshwright.errors import NasError
+from meshwright.features.codesign.nas.families.published import (
+    BASES,
+    PUBLISHED,
+    published_accuracy,
+)
 from zoo.efficientnet_sizes import GPU
 
 WANTED = {"depth": 1.28, "width": 1.15, "resolution": 1.07}
@@ -84,16 +90,19 @@ def table(tmp_path):
 
 
 def test_the_command_fits_a_table(table, tmp_path, capsys):
-    out = tmp_path / "family.json"
+    out = tmp_path / "family"
     assert (
         run("--points", str(table), "--targets-ms", "5,20,160", "--out", str(out)) == 0
     )
     assert "law: depth 1.3" in capsys.readouterr().out
-    family = json.loads(out.read_text())
+    family = json.loads((out / "family.json").read_text())
+    assert [path.name for path in out.iterdir()] == ["family.json"]
     assert [m["target_ms"] for m in family["members"]] == [5, 20, 160]
 
 
-def test_the_command_prices_a_grid_of_a_target(tmp_path, capsys):
+@pytest.fixture
+def model(tmp_path):
+    """A file with a target that takes scales, and a function of its accuracy."""
     path = tmp_path / "model.py"
     path.write_text(
         "import jax, jax.numpy as jnp\n"
@@ -108,18 +117,56 @@ def test_the_command_prices_a_grid_of_a_target(tmp_path, capsys):
         "    shape = lambda *s: jax.ShapeDtypeStruct(s, jnp.float32)\n"
         "    return fn, (shape(wide, wide), shape(64 * size * size, wide))\n"
     )
-    given = ["--machine", "v100", "--accuracy", f"{path}:accuracy", "--base", "8"]
-    given += ["--grid", "1,2,3", "--targets-ms", "1,3,8", "--json"]
-    assert run(f"{path}:target", *given) == 0
-    members = json.loads(capsys.readouterr().out)["members"]
+    return path
+
+
+GRID = ["--base", "8", "--grid", "1,2,3", "--targets-ms", "1,3,8"]
+
+
+def test_the_command_prices_a_grid_of_a_target(model, capsys):
+    given = ["--machine", "v100", "--accuracy", f"{model}:accuracy", *GRID, "--json"]
+    assert run(f"{model}:target", *given) == 0
+    found = capsys.readouterr()
+    members = json.loads(found.out)["members"]
     assert members[0]["latency_ms"] < members[1]["latency_ms"]
+    assert "a proxy" not in found.err
+
+
+def test_without_an_accuracy_the_published_one_counts_and_members_are_targets(
+    model, tmp_path, capsys
+):
+    out = tmp_path / "family"
+    given = ["--machine", "v100", *GRID, "--out", str(out)]
+    assert run(f"{model}:target", *given) == 0
+    assert "a proxy fitted to the published ImageNet" in capsys.readouterr().err
+    members = json.loads((out / "family.json").read_text())["members"]
+    for member in members:
+        path = out / f"model_{member['target_ms']:g}ms.py"
+        fn, args = find_target(str(path)).made
+        assert nas.latency(fn, args, "v100").seconds * 1e3 == pytest.approx(
+            member["latency_ms"], rel=0.1
+        )
+
+
+def test_the_proxy_agrees_with_what_is_published():
+    for depth, width, size, accuracy in PUBLISHED:
+        found = published_accuracy(depth, width, size / 224)
+        assert found == pytest.approx(accuracy, abs=0.6)
+    # For equal operations EfficientNet's law is the best: any other split loses.
+    phi = 3.0
+    best = published_accuracy(*(base**phi for base in BASES))
+    for more, less, rate in ((0, 1, 0.5), (1, 2, 1.0), (2, 0, 2.0)):
+        scales = [base**phi for base in BASES]
+        scales[more] *= 1.1
+        scales[less] /= 1.1**rate
+        assert published_accuracy(*scales) < best
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (("--targets-ms", "5,10"), "either a TARGET with --machine, or --points"),
-        (("x.py:t", "--targets-ms", "5,10"), "--machine and --accuracy is needed"),
+        (("x.py:t", "--targets-ms", "5,10"), "with TARGET, --machine is needed"),
         (("--points", "none.csv", "--targets-ms", "5,10"), "cannot read a table"),
         (("--points", "none.csv", "--targets-ms", "5,x"), "wanted numbers such as 5"),
     ],

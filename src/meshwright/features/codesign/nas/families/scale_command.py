@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -11,7 +12,6 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from meshwright.app.output.files import output_file, write_file
 from meshwright.app.output.progress import show_progress
 from meshwright.app.output.table import Table
 from meshwright.app.step.load_module import load_module
@@ -25,7 +25,12 @@ from meshwright.features.codesign.nas.cost.latency_command import (
     machines_of,
     made_with,
 )
+from meshwright.features.codesign.nas.families.members import write_family
 from meshwright.features.codesign.nas.families.points import Point, read_points
+from meshwright.features.codesign.nas.families.published import (
+    NOTE,
+    published_accuracy,
+)
 from meshwright.features.codesign.nas.families.scaling import (
     Family,
     checked_targets,
@@ -57,7 +62,8 @@ _AccuracyFn = Annotated[
     str | None,
     Option(
         "--accuracy",
-        help="file.py:function of depth, width and size that returns a model's accuracy",
+        help="file.py:function of depth, width and size that returns a model's accuracy; "
+        "without it a proxy from EfficientNet's published accuracies",
     ),
 ]
 _Grid = Annotated[
@@ -66,7 +72,10 @@ _Grid = Annotated[
 _Base = Annotated[
     float | None, Option("--base", help="resolution at depth and width 1")
 ]
-_Out = Annotated[Path | None, Option("--out", help="JSON file for the family")]
+_Out = Annotated[
+    Path | None,
+    Option("--out", help="folder for the family, with a target for each model of it"),
+]
 
 
 def scale_command(  # noqa: PLR0913  an option each
@@ -86,39 +95,38 @@ def scale_command(  # noqa: PLR0913  an option each
 
     Models come from a table, or a grid of a target's scales is priced on a machine.
     """
-    if out is not None:
-        output_file(out)
     targets = checked_targets(numbers_of(targets_ms, "--targets-ms"))
     if (target is None) == (points is None):
         raise NasError("give either a TARGET with --machine, or --points with a table")
     if points is not None:
-        family = scale_family(read_points(points), targets, base=base)
-    elif machine is None or accuracy is None or target is None:
-        missing = [
-            name
-            for name, value in (("--machine", machine), ("--accuracy", accuracy))
-            if value is None
-        ]
-        raise NasError(
-            f"with TARGET, {' and '.join(missing)} is needed; accuracy is a function of "
-            "depth, width and size, which trains a model or knows it, or give --points"
-        )
+        family, chip = scale_family(read_points(points), targets, base=base), None
+    elif machine is None or target is None:
+        raise NasError("with TARGET, --machine is needed, or give --points")
     else:
         (chip, *_) = machines_of(machine)
         timed = partial(
             model_ms, find_target(target, is_inference=True), chip, batch, dtype
         )
-        scored = _function(accuracy)
-        evaluated = _evaluate(numbers_of(grid, "--grid"), base or 224, timed, scored)
-        family = scale_family(evaluated, targets, timed, base or 224)
-    text = json.dumps(family.to_plain(), indent=1)
+        size = base or 224
+        scored = _published_at(size) if accuracy is None else _function(accuracy)
+        evaluated = _evaluate(numbers_of(grid, "--grid"), size, timed, scored)
+        family = scale_family(evaluated, targets, timed, size)
     if out is not None:
-        write_file(out, text.encode())
+        changes = {"batch": batch, "dtype": dtype}
+        given = {name: value for name, value in changes.items() if value is not None}
+        write_family(out, family, target, chip.name if chip else "", given)
+    if target is not None and accuracy is None:
+        print(NOTE, file=sys.stderr)
     if as_json:
-        print(text)
+        print(json.dumps(family.to_plain(), indent=1))
         return
     print(f"law: {family.law}, spread {family.law.spread:.3f}\n")
     make_console().print(_table(family))
+
+
+def _published_at(base: float) -> Callable[[float, float, float], float]:
+    """The proxy of accuracy, as a function of depth, width and size."""
+    return lambda depth, width, size: published_accuracy(depth, width, size / base)
 
 
 def numbers_of(text: str, option: str) -> list[float]:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import SearchError
+from meshwright.features.codesign.nas.searching.depthwise import train_depthwise_as_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ def _of_linen(module: Any) -> BuiltModel:
         variables = {"params": params, **state}
         if key is None:
             return module.apply(variables, inputs, **more), state
-        rngs = {"dropout": key}
-        return module.apply(variables, inputs, mutable=list(state), rngs=rngs, **more)
+        more |= {"mutable": list(state), "rngs": {"dropout": key}}
+        return train_depthwise_as_sums(lambda: module.apply(variables, inputs, **more))
 
     return BuiltModel(init, apply)
 

@@ -33,6 +33,8 @@ class Trained:
     data: (inputs, labels, test inputs, test labels), or a function that returns them.
         Labels are whole numbers; the loss is cross-entropy over the outputs' last dim.
     steps, batch, rate, seed: of the training, by Adam.
+    trainings: from as many seeds, whose mean accuracy and loss count; they cost less than
+        their number, since a model is compiled once.
     machine: a preset or TOML file, for `latency_s`, `memory_bytes`, `energy_j` and `co2e_g`
         of one call on `serve_batch` inputs; "" for none.
     proxies: figures of the untrained model: "parameters", "synflow", "naswot".
@@ -48,10 +50,11 @@ class Trained:
     batch: int = 32
     rate: float = 0.01
     seed: int = 0
+    trainings: int = 1
     proxies: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for name in ("steps", "serve_batch", "batch"):
+        for name in ("steps", "serve_batch", "batch", "trainings"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise SearchError(
                     f"{name} is {getattr(self, name)!r}; wanted 1 or more"
@@ -71,8 +74,9 @@ class Trained:
         for name in self.proxies:
             figures[name] = PROXIES[name](model, jax.numpy.asarray(data[0][:16]))
         steps = max(1, round(fidelity * self.steps))
+        seeds = range(self.seed, self.seed + self.trainings)
         accuracy, loss = trained_accuracy(
-            model, data, steps=steps, batch=self.batch, rate=self.rate, seed=self.seed
+            model, data, steps=steps, batch=self.batch, rate=self.rate, seeds=seeds
         )
         return {"accuracy": accuracy, "loss": loss, **figures}
 

@@ -5,7 +5,7 @@ Letters in shapes: B examples of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,26 +37,37 @@ def read_data(data: Data | Callable[[], Data]) -> Data:
 
 
 def trained_accuracy(
-    model: BuiltModel, data: Data, *, steps: int, batch: int, rate: float, seed: int
+    model: BuiltModel,
+    data: Data,
+    *,
+    steps: int,
+    batch: int,
+    rate: float,
+    seeds: Sequence[int],
 ) -> tuple[float, float]:
     """Accuracy on the test data after some steps of Adam, and the last loss.
 
-    The learning rate falls as a cosine from `rate` to 0.
+    The learning rate falls as a cosine from `rate` to 0. Both are means over trainings from
+    the seeds, which are compiled once.
     """
     jit = partial(jax.jit, compiler_options=quick_compilation())
-    params, state = jit(model.init)(jax.random.key(seed), data[0][:1])
+    init = jit(model.init)
     step = jit(partial(_step, model, steps=steps, rate=rate))
-    carry, losses = (params, state, adam_start(params)), list[Any]()
-    keys = jax.random.split(jax.random.key(seed), steps)
-    chosen = np.random.default_rng(seed).integers(len(data[0]), size=(steps, batch))
-    # Not a loop in XLA: its CPU backend runs convolutions in loops several times slower.
-    for number, at in enumerate(chosen):
-        carry, loss = step(carry, number, keys[number], data[0][at], data[1][at])
-        losses.append(loss)
-    loss = float(np.mean(losses[-10:]))
-    if not np.isfinite(loss):
-        raise FloatingPointError(f"the loss is {loss} after {steps} steps")
-    return _accuracy(model, carry[0], carry[1], data), loss
+    apply = jit(lambda params, state, x: model.apply(params, state, x, None)[0])
+    accuracies, losses = list[float](), list[float]()
+    for seed in seeds:
+        rng, key = np.random.default_rng(seed), jax.random.key(seed)
+        carry = *(first := init(key, data[0][:1])), adam_start(first[0])
+        keys, last = jax.random.split(key, steps), list[Any]()
+        # Not a loop in XLA, whose CPU backend runs convolutions in loops slowly.
+        for number, at in enumerate(rng.integers(len(data[0]), size=(steps, batch))):
+            carry, loss = step(carry, number, keys[number], data[0][at], data[1][at])
+            last.append(loss)
+        losses.append(float(np.mean(last[-10:])))
+        if not np.isfinite(losses[-1]):
+            raise FloatingPointError(f"the loss is {losses[-1]} after {steps} steps")
+        accuracies.append(_accuracy(partial(apply, *carry[:2]), data))
+    return float(np.mean(accuracies)), float(np.mean(losses))
 
 
 def quick_compilation() -> dict[str, Any]:
@@ -99,17 +110,11 @@ _TEST_BATCH = 256
 """Examples of a batch of the test."""
 
 
-def _accuracy(model: BuiltModel, params: Any, state: Any, data: Data) -> float:
-    apply = jax.jit(
-        lambda params, state, x: model.apply(params, state, x, None)[0],
-        compiler_options=quick_compilation(),
-    )
+def _accuracy(apply: Callable[[Any], Any], data: Data) -> float:
     right, total = 0, 0
     for begin in range(0, len(data[2]), _TEST_BATCH):
         part = slice(begin, begin + _TEST_BATCH)
-        guesses = np.asarray(apply(params, state, jnp.asarray(data[2][part]))).argmax(
-            -1
-        )
+        guesses = np.asarray(apply(jnp.asarray(data[2][part]))).argmax(-1)
         right += int((guesses == data[3][part]).sum())
         total += data[3][part].size
     return right / total
