@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -93,6 +96,64 @@ def test_flax_modules_with_batch_statistics_are_trained():
 
     evaluate = nas.Trained(lambda c: Net(), space_module.data, steps=60, rate=0.05)
     assert evaluate({})["accuracy"] > 0.8
+
+
+class Depthwise(nn.Module):
+    """A depthwise convolution and one of groups of two channels, which is none."""
+
+    kernel: int
+    stride: int
+    padding: str
+
+    @nn.compact
+    def __call__(self, x):
+        window, size = (self.kernel, self.kernel), x.shape[-1]
+        strides = (self.stride, 1)
+        conv = partial(nn.Conv, size, window, strides, padding=self.padding)
+        y = conv(feature_group_count=size)(x)
+        return y.mean() + conv(feature_group_count=size // 2)(x)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"),
+    [(1, 1, "SAME"), (2, 2, "VALID"), (3, 2, "SAME"), (5, 1, "VALID")],
+)
+def test_depthwise_convolutions_train_as_sums_and_are_priced_as_they_are(
+    kernel, stride, padding
+):
+    model = built_model(Depthwise(kernel, stride, padding))
+    x = jax.random.normal(jax.random.key(0), (2, 7, 6, 4))
+    params, _ = model.init(jax.random.key(1), x)
+
+    def loss(params, key):
+        return jnp.square(model.apply(params, {}, x, key)[0]).sum()
+
+    grads = jax.grad(loss)
+    for wanted, found in zip(
+        jax.tree.leaves(grads(params, None)),
+        jax.tree.leaves(grads(params, jax.random.key(2))),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    for key, count in ((None, 2), (jax.random.key(2), 1)):
+        text = str(jax.make_jaxpr(loss)(params, key))
+        assert text.count("conv_general_dilated[") == count
+
+
+def test_several_trainings_are_averaged_and_drop_units_at_random():
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x, train):
+            x = nn.relu(nn.Dense(32)(x))
+            return nn.Dense(2)(nn.Dropout(0.3, deterministic=not train)(x))
+
+    evaluate = nas.Trained(lambda c: Net(), space_module.data, steps=40, rate=0.05)
+    single = [replace(evaluate, seed=seed)({}) for seed in (3, 4)]
+    both = replace(evaluate, seed=3, trainings=2)({})
+    for name in ("accuracy", "loss"):
+        assert both[name] == pytest.approx(np.mean([each[name] for each in single]))
+    with pytest.raises(SearchError, match="trainings is 0"):
+        replace(evaluate, trainings=0)
 
 
 def test_proxies_are_those_of_their_definitions():
