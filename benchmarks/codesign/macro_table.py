@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,30 +15,22 @@ TABLE = Path(__file__).with_name("digits_table.csv")
 MACHINES = ("tpu-v5e", "v100", "cpu")
 STEPS = ("30", "60", "90")
 """Steps of training after which the accuracy was measured."""
+NUM_SEEDS = 3
 
 
 @cache
 def figures_by_model() -> dict[str, dict[str, float]]:
-    """Figures of each model, accuracies as means over the seeds that all models have."""
+    """Figures of each model, accuracies as means over the seeds of training."""
     with TABLE.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    models = {row["model"] for row in rows}
-    by_seed: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in rows:
-        by_seed[row["seed"]].append(row)
-    whole = [each for each in by_seed.values() if len(each) == len(models)]
     found: dict[str, dict[str, float]] = {}
-    for row in whole[0]:
-        found[row["model"]] = {
-            name: float(row[name]) for name in ("parameters", "macs", *MACHINES)
-        }
-    for step in STEPS:
-        for model in found:
-            found[model][f"accuracy_{step}"] = 0.0
-        for seed in whole:
-            for row in seed:
-                share = float(row[f"accuracy_{step}"]) / len(whole)
-                found[row["model"]][f"accuracy_{step}"] += share
+    for row in rows:
+        names = ("parameters", "macs", *MACHINES)
+        figures = {name: float(row[name]) for name in names}
+        model = found.setdefault(row["model"], figures)
+        for name in (f"accuracy_{step}" for step in STEPS):
+            share = float(row[name]) / NUM_SEEDS
+            model[name] = model.get(name, 0.0) + share
     return found
 
 

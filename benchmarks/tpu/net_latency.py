@@ -120,8 +120,9 @@ def main(options: Options) -> None:
                 options.save({"cycles": cycles})
         return
     chips = {
-        chip: compare({case: n for case, n in cycles.items() if case.endswith(chip)})
+        chip: compare(found)
         for chip in CHIPS
+        if (found := {c: n for c, n in cycles.items() if c.endswith(chip)})
     }
     options.save({"chips": chips, "cycles": cycles})
 
