@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from meshwright.cli.arguments.target import find_target
+from meshwright.cli.arguments.target import Target, find_target
 from meshwright.errors import NasError
 from meshwright.features.codesign.nas.cost.latency_command import made_with
 from meshwright.features.codesign.nas.families.scaling import Family, Member
@@ -18,31 +20,30 @@ _MODULE = '''\
 from meshwright.codesign import nas
 
 TARGET = {path!r}
+MODEL = nas.scaled_target(TARGET, {trained!r})
+FORWARD = nas.scaled_target(TARGET, {priced!r}, is_inference=True)
+
+schedules = MODEL.schedules
+inference = {{"target": lambda: FORWARD.made}}
+"""The forward pass whose latency was predicted."""
 
 
 def target():
     """The target at these scales, as `meshwright plan` takes it."""
-    return nas.scaled_target(TARGET, {trained!r})
-
-
-def forward():
-    """The forward pass whose latency was predicted."""
-    return nas.scaled_target(TARGET, {priced!r}, is_inference=True)
-
-
-inference = {{"target": forward}}
+    return MODEL.made
 '''
 
 
 def scaled_target(
     text: str, changes: Mapping[str, Any], *, is_inference: bool = False
-) -> tuple[Callable[..., Any], Sequence[Any]]:
-    """The function and arguments of a target, built with changes such as its scales.
+) -> Target:
+    """A target that is built with changes such as its scales; `made` are function and args.
 
     text: path.py[:name] or pkg.module:name. is_inference: the module's forward pass of
         that name, if it has one.
     """
-    return made_with(find_target(text, is_inference=is_inference), changes)
+    found = find_target(text, is_inference=is_inference)
+    return replace(found, make=partial(made_with, found, changes))
 
 
 def write_family(

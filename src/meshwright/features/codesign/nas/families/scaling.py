@@ -37,7 +37,7 @@ _MOST_PHI = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A model of a family: the law at the phi that takes a target's latency."""
+    """A model of a family: the law at the largest phi that keeps a target's latency."""
 
     target_ms: float
     phi: float
@@ -148,7 +148,11 @@ def interpolated(points: Sequence[Point]) -> LatencyFn:
 
 
 def _member(law: Law, target: float, latency_ms: LatencyFn) -> Member:
-    """The model on the law whose latency is the target, by bisection of phi."""
+    """The model on the law whose latency is the target, by bisection of phi.
+
+    Layers and channels are whole numbers, so that latency may jump past the target; then it
+    is the last model before.
+    """
     low, high = -2.0, _MOST_PHI
     for _ in range(_HALVINGS):
         phi = (low + high) / 2
@@ -156,5 +160,6 @@ def _member(law: Law, target: float, latency_ms: LatencyFn) -> Member:
         if abs(spent / target - 1) < _SLACK - 1:
             break
         low, high = (phi, high) if spent < target else (low, phi)
-    phi = (low + high) / 2
+    else:
+        phi = low
     return Member(target, phi, *law.at(phi), latency_ms(*law.at(phi)))
