@@ -19,15 +19,23 @@ from meshwright.search.trials import Choice, Space
 KINDS = ("skip", "mbconv", "fused")
 CHANNELS = (8, 8, 16, 16, 32, 32)
 EXPANSION = 2
-NUM_CLASSES = 10
 
 SPACE = Space({f"block{i}": Choice(*KINDS) for i in range(len(CHANNELS))})
 
 type Params = Mapping[str, Any]
 
 
-def init(key: Any, kinds: Sequence[str] | None = None) -> dict[str, Any]:
-    """Random parameters; without `kinds`, those of every kind in every block."""
+def init(
+    key: Any,
+    kinds: Sequence[str] | None = None,
+    *,
+    colours: int = 1,
+    classes: int = 10,
+) -> dict[str, Any]:
+    """Random parameters; without `kinds`, those of every kind in every block.
+
+    colours: channels of the images.
+    """
     keys = iter(jax.random.split(key, 64))
 
     def kernel(*shape: int) -> Any:
@@ -36,7 +44,7 @@ def init(key: Any, kinds: Sequence[str] | None = None) -> dict[str, Any]:
             fan_in *= size
         return jax.random.normal(next(keys), shape) * (2 / fan_in) ** 0.5
 
-    params: dict[str, Any] = {"stem": kernel(3, 3, 1, CHANNELS[0])}
+    params: dict[str, Any] = {"stem": kernel(3, 3, colours, CHANNELS[0])}
     before = CHANNELS[0]
     for index, size in enumerate(CHANNELS):
         if size != before:
@@ -53,8 +61,8 @@ def init(key: Any, kinds: Sequence[str] | None = None) -> dict[str, Any]:
         for kind in KINDS[1:] if kinds is None else (kinds[index],):
             if kind != "skip":
                 params[f"block{index}/{kind}"] = made[kind]
-    params["head"] = jax.random.normal(next(keys), (before, NUM_CLASSES)) * 0.1
-    params["bias"] = jnp.zeros(NUM_CLASSES)
+    params["head"] = jax.random.normal(next(keys), (before, classes)) * 0.1
+    params["bias"] = jnp.zeros(classes)
     return params
 
 
@@ -112,7 +120,7 @@ CPU_BLOCKS = {**BLOCKS, "mbconv": partial(mbconv, depthwise=depthwise_sum)}
 
 
 def apply(params: Params, images: Any, kinds: Sequence[Any]) -> Any:
-    """Logits [B, 10] of images [B, 8, 8, 1].
+    """Logits [B, classes] of images [B, 8, 8, colours].
 
     kinds: the kind of each block, by name, or by number as a traced value.
     """
