@@ -2,9 +2,9 @@
 
 Every line of a net's table of stages is chosen: fused or depthwise bottlenecks, kernel,
 stride, expansion, channels, repeats, activation, and how pixels are rearranged (space to
-depth, space to batch). Besides, the squeeze of squeeze and excitation, and the three scales:
-width, depth and image size. That is the space of EfficientNet-X (Li et al., CVPR 2021);
-EfficientNet, EfficientNet-X and EfficientNet-EdgeTPU are points of it, in `POINTS`.
+depth, space to batch). So are the squeeze of squeeze and excitation, and the scales: width,
+depth and image size. The choices are those of EfficientNet-X (Li et al., CVPR 2021);
+EfficientNet, EfficientNet-X and EfficientNet-EdgeTPU are points, in `POINTS`.
 
     space = image_space(size=16, stages=nas.Repeat(stage_space(kernel=3), 1, 3))
     evaluate = nas.Trained(partial(build, classes=10), data, machine="tpu-v5e")

@@ -1,9 +1,9 @@
 """A space of decoders for accelerators, as data for `meshwright nas search`.
 
-Chosen are the layers, heads and key-value heads, the width of a head, the ratio and the kind
-of the MLP (gated or not, its activation, squared ReLU among them), the norm, and the kind of
-block: plain, with a convolution after q, k and v, or Primer's. Primer and Primer-EZ (So et
-al., NeurIPS 2021) and plain decoders of their sizes are points of it, in `POINTS`.
+The choices are the layers, heads and key-value heads, the width of a head, the ratio and
+kind of the MLP (gated or not, its activation, squared ReLU among them), the norm, and the
+kind of block: plain, with a convolution after q, k and v, or Primer's. Primer and Primer-EZ
+(So et al., NeurIPS 2021) are points, in `POINTS`.
 
     space = sequence_space(d_model=64, d_head=nas.Choice(8, 16, 32))
     evaluate = nas.Trained(partial(build, vocab=256), data, machine="tpu-v5e")

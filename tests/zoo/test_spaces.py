@@ -105,8 +105,8 @@ def test_nets_that_cannot_be_built_are_refused():
     for words, stages in wrong.items():
         with pytest.raises(ValueError, match=words):
             image_space.config_of({**point, "stages": stages})
+    plain = {**sequence_space.POINTS["primer_ez_small"], "queries_per_key": 3}
     with pytest.raises(ValueError, match="3 queries per key do not divide"):
-        plain = {**sequence_space.POINTS["primer_ez_small"], "queries_per_key": 3}
         sequence_space.config_of(plain)
     with pytest.raises(SearchError, match="channels is 17"):
         image_space.image_space().encode(
