@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from sklearn.datasets import load_digits
 
 from meshwright.codesign import nas
 from zoo.images import made_batches
@@ -23,7 +22,9 @@ Params = dict[str, Any]
 @cache
 def digits() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """1,797 images [8, 8, 1] in [0, 1] in a random order: 1,000, 397 and 400 of them."""
-    found = load_digits()
+    from sklearn.datasets import load_digits  # of the extra `search`
+
+    found: Any = load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
     x = (found.images[order, :, :, None] / 16).astype(np.float32)
     y = found.target[order].astype(np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -128,11 +129,11 @@ def slow_search(path: str) -> None:
     sys.stdout.write(json.dumps(facts(front)))
 
 
-def _slow_search(path: Path) -> subprocess.Popen[str]:
-    command = f"import {__name__} as t; t.slow_search({str(path)!r})"
+def _process(call: str) -> subprocess.Popen[str]:
+    """A process that calls a function of this module, as `t`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
-        [sys.executable, "-c", command],
+        [sys.executable, "-c", f"import {__name__} as t; {call}"],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
@@ -153,7 +154,7 @@ def test_fifty_kills_at_random_moments_change_nothing(tmp_path):
     expected = json.loads(json.dumps(facts(run_trials(STUDY, figures, trials=100))))
     rng, path, kills, fronts = np.random.default_rng(0), tmp_path / "j", 0, 0
     while kills < 50 or not fronts:
-        process = _slow_search(path)
+        process = _process(f"t.slow_search({str(path)!r})")
         _wait_for_trials(process, path)
         try:
             text, _ = process.communicate(timeout=0.2 * rng.random())
@@ -166,6 +167,31 @@ def test_fifty_kills_at_random_moments_change_nothing(tmp_path):
         fronts += 1
         path.unlink()
     assert fronts > 5
+
+
+def peak_memory(path: str) -> None:
+    """Print the peak memory in KiB of a process that searches 10,000 trials."""
+    run_trials(STUDY_OF_MANY, many_costs, trials=10_000, journal=path)
+    sys.stdout.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+
+
+def many_costs(candidate):
+    values = list(candidate.values())
+    return {"a": values[0], "b": 1 - values[0] + sum(values)}
+
+
+STUDY_OF_MANY = Study(
+    Space({f"x{i}": Range(0.0, 1.0) for i in range(30)}),
+    Goals({"a": "min", "b": "min"}, {}),
+    find_engine("nsga2"),
+)
+
+
+@pytest.mark.slow
+def test_ten_thousand_trials_take_less_than_500_mib(tmp_path):
+    process = _process(f"t.peak_memory({str(tmp_path / 'j')!r})")
+    text, _ = process.communicate()
+    assert int(text) < 500 * 1024  # 119 MiB measured
 
 
 def test_two_thousand_candidates_a_second_with_two_hundred_on_the_front():
