@@ -250,7 +250,7 @@ def averaged(decay: float = 0.9) -> Target:
 
     def step(state, batch):
         value, grads = jax.value_and_grad(loss)(state["params"], batch)
-        size = optax.global_norm(grads)
+        size = optax.tree.norm(grads)
         scale = 0.1 * jnp.minimum(1.0, 1.0 / size)
         params = jax.tree.map(lambda w, g: w - scale * g, state["params"], grads)
         mean = jax.tree.map(
