@@ -143,6 +143,10 @@ class PolicyError(MeshwrightError):
     """A trace, a policy or a cache that cannot be used."""
 
 
+class AcceleratorError(MeshwrightError):
+    """A design that cannot be read, that breaks a cap, or that cannot run an op."""
+
+
 class FloorplanError(MeshwrightError):
     """A netlist or placement of a chip is faulty, or its macros cannot be placed."""
 

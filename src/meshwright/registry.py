@@ -71,6 +71,7 @@ _PANELS = {
     },
     "Search for a model or a machine": {
         "nas": "Search for models that are accurate, and fast on a given machine.",
+        "accelerator": "Evaluate designs of accelerators, and search for one.",
         "floorplan": "Place a chip's macros, and compute the exact proxy cost.",
     },
     "Learn a policy for a system": {
@@ -98,6 +99,7 @@ _HOMES = {
     **{name: f"cli.{name}" for name in _CORE},
     "learned": "features.tune.learned_command",
     "nas": "features.codesign.nas.command",
+    "accelerator": "features.codesign.accelerator.command",
     "floorplan": "features.codesign.floorplan.command",
 }
 """Modules of commands that are not called `features.NAME.command`."""

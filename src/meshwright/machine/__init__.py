@@ -9,12 +9,14 @@ Begin with `machine.py`, then `chip.py`; `load.py` reads the TOML. `docs/extendi
 says how to add a chip.
 """
 
+from meshwright.machine.accelerator import Accelerator
 from meshwright.machine.chip import Chip, Curve, Gpu
 from meshwright.machine.load import load_machine, machine, parse_machine, preset_names
 from meshwright.machine.machine import Dim, Kind, Level, Machine
 from meshwright.machine.mesh import Mesh, parse_mesh
 
 __all__ = [
+    "Accelerator",
     "Chip",
     "Curve",
     "Dim",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from meshwright.errors import MachineError
+from meshwright.machine.accelerator import Accelerator
 from meshwright.machine.chip import EFFICIENCY_CLASSES, Curve
 from meshwright.machine.machine import Machine
 from meshwright.plain import Prepare, Reader, hints_of
@@ -41,6 +42,7 @@ class DescriptionReader:
             int: self._whole,
             tuple[int, ...]: self._value,
             tuple[int, int]: self._value,
+            tuple[int, int, int]: self._value,
             Curve: lambda entry, path: {"points": self._value(entry, path)},
             Mapping[str, float]: self._keyed_by(_DTYPES),
             Mapping[str, Curve]: self._keyed_by(EFFICIENCY_CLASSES),
@@ -50,6 +52,12 @@ class DescriptionReader:
     def read(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """The entries of a parsed TOML, as fields of `Machine`; fails for a faulty one."""
         return self._reader.entries(ENTRIES, ("chip",), table, "")
+
+    def read_accelerator(self, table: Mapping[str, Any]) -> Accelerator:
+        """The table `[accelerator]` of a parsed TOML, which may have no `[chip]`."""
+        known = {name: ENTRIES[name] for name in ("name", "title", "accelerator")}
+        named = {n: e for n, e in table.items() if n in known or n not in ENTRIES}
+        return self._reader.entries(known, ("accelerator",), named, "")["accelerator"]
 
     def fail(self, what: str) -> NoReturn:
         """Raise `MachineError` with the machine's name and the text `what`."""

@@ -10,6 +10,7 @@ from enum import Enum
 from itertools import islice
 
 from meshwright.errors import MachineError
+from meshwright.machine.accelerator import Accelerator
 from meshwright.machine.chip import Chip, Gpu
 
 
@@ -141,6 +142,7 @@ class Machine:
     chip_config: the compiler's name of the configuration of the chip's cores; "" for
         its default.
     gpu: numbers that only the GPU compiler needs; `None` if the description has none.
+    accelerator: datapath and memories of a designed chip; `None` for the others.
     pue: power usage effectiveness of its data centre.
     sources: where each number comes from, by its path in the TOML description.
     """
@@ -156,6 +158,7 @@ class Machine:
     chip_config: str = ""
     devices_per_chip: int = 1
     gpu: Gpu | None = None
+    accelerator: Accelerator | None = None
     pue: float = 1.1
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 

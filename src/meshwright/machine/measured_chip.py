@@ -8,6 +8,7 @@ from typing import Any
 
 import tomlkit
 
+from meshwright.machine.accelerator import Accelerator
 from meshwright.machine.chip import Chip, Curve, Gpu
 from meshwright.machine.description import ENTRIES
 from meshwright.machine.machine import Kind, Level, Machine
@@ -205,7 +206,9 @@ def machine_toml(machine: Machine) -> str:
 
 
 def _table(
-    record: Machine | Chip | Gpu | Level, sources: Mapping[str, str], path: str
+    record: Machine | Chip | Gpu | Accelerator | Level,
+    sources: Mapping[str, str],
+    path: str,
 ) -> dict[str, Any]:
     """The fields that have a source or differ from their default; tables come last."""
     values = {each.name: getattr(record, each.name) for each in fields(record)}
@@ -230,7 +233,7 @@ def _entry(value: Any, sources: Mapping[str, str], path: str) -> Any:
         sourced = tomlkit.inline_table()
         sourced.update({"value": value, "source": sources[path]})
         return sourced
-    if isinstance(value, Chip | Gpu):
+    if isinstance(value, Chip | Gpu | Accelerator):
         return _table(value, sources, path)
     if isinstance(value, Mapping):
         items: Any = value.items()  # pyright: ignore[reportUnknownMemberType]

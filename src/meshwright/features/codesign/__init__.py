@@ -1,6 +1,7 @@
-"""Models searched for their machine, and chips laid out: `nas` and `floorplan`.
+"""Models searched for their machine, machines for their models, and chips laid out.
 
-In: a space of models, a model to rewrite, or a netlist. Out: models with their accuracy and
-latency, or a placement of macros. Begin reading at `nas/command.py` and
-`floorplan/command.py`, which are `meshwright nas` and `meshwright floorplan`.
+In: a space of models, programs to run on a new chip, or a netlist. Out: models with their
+accuracy and latency, a design of an accelerator, or a placement of macros. Begin reading at
+`nas/command.py`, `accelerator/command.py` and `floorplan/command.py`: `meshwright nas`,
+`meshwright accelerator` and `meshwright floorplan`.
 """

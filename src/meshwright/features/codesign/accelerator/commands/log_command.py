@@ -1,0 +1,41 @@
+"""`meshwright accelerator log`: simulate designs of a space, as a data set."""
+
+from typing import Annotated
+
+from typer import Option
+
+from meshwright.app.output.progress import show_progress
+from meshwright.errors import AcceleratorError
+from meshwright.features.codesign.accelerator.commands.options import (
+    OutFolder,
+    TargetTexts,
+    workloads_of,
+)
+from meshwright.features.codesign.accelerator.logs.write_logs import write_log
+
+
+def log_command(
+    targets: TargetTexts,
+    out: OutFolder,
+    designs: Annotated[int, Option(min=1, help="rows of each log")] = 50000,
+    space: Annotated[str, Option(help="the space of designs: prime")] = "prime",
+    seed: Annotated[int, Option(help="of the random designs")] = 0,
+) -> None:
+    """Simulate random designs for programs, feasible or not: one CSV file for each program.
+
+    A log that was cut is continued by the same command.
+    """
+    if space != "prime":
+        raise AcceleratorError(f"--space is {space!r}; there is prime")
+    out.mkdir(parents=True, exist_ok=True)
+    for workload in workloads_of(targets):
+        path = out / f"{_file_name(workload.name)}.csv"
+        with show_progress(f"{workload.name}: {designs} designs"):
+            feasible = write_log(path, workload, designs, seed)
+        print(f"{path}: {designs} designs, {feasible} feasible")
+
+
+def _file_name(target: str) -> str:
+    """The name of a target's log: the part after the colon, or the file's stem."""
+    place, _, name = target.rpartition(":")
+    return name if place else target.removesuffix(".py").rpartition("/")[2]

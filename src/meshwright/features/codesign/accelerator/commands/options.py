@@ -1,0 +1,36 @@
+"""Arguments that commands below `meshwright accelerator` share."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from meshwright.app.output.progress import show_progress
+from meshwright.cli.arguments.target import find_target
+from meshwright.features.codesign.accelerator.workload.layers import (
+    Workload,
+    workload_of,
+)
+
+DesignText = Annotated[
+    str,
+    Argument(metavar="DESIGN", help="TOML with [accelerator], or a preset: tpu-v4i"),
+]
+TargetTexts = Annotated[
+    list[str],
+    Argument(
+        metavar="TARGET...",
+        help="path.py[:name] or pkg.module:name; of its `inference` forms if it has any",
+    ),
+]
+OutFolder = Annotated[Path, Option("--out", help="folder for what is found")]
+
+
+def workloads_of(targets: list[str]) -> list[Workload]:
+    """The layers of each target."""
+    found: list[Workload] = []
+    for text in targets:
+        with show_progress(f"tracing {text}"):
+            target = find_target(text, is_inference=True)
+            found.append(workload_of(target.fn, target.args, text))
+    return found

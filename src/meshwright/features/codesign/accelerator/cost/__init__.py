@@ -1,0 +1,1 @@
+"""Area, energy and power of a design, from published figures and stated assumptions."""

@@ -1,0 +1,1 @@
+"""Designs as TOML machines: read, checked, written."""

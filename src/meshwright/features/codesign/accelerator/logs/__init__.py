@@ -1,0 +1,1 @@
+"""Data sets of simulated designs, in the published ten-parameter space."""

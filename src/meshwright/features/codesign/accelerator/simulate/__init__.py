@@ -1,0 +1,1 @@
+"""A program on a design: layer by layer, and values that stay on the chip."""

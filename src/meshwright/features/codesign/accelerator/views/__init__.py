@@ -1,0 +1,1 @@
+"""Pictures of an evaluation, and its page."""

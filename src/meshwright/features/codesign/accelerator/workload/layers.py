@@ -1,0 +1,297 @@
+"""A traced program as layers: kernels with a product each, and vector work around it.
+
+Layers are the fusions of XLA's rules (`predict/compilers`), so elementwise ops run with the
+product that reads or writes their values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from meshwright.features.codesign.accelerator.mapping.folds import Extents
+from meshwright.features.codesign.accelerator.mapping.product import ArrayProduct
+from meshwright.predict.compilers.model.compilation import compile_program
+from meshwright.predict.compilers.model.fusion import Fusion
+from meshwright.predict.compilers.xla.shared_passes import PLAIN
+from meshwright.predict.roofline.matrix_unit import product_extents, uses_matrix_unit
+from meshwright.program.analysis.executions import num_iterations
+from meshwright.program.capture.capture import capture
+from meshwright.program.ir import Op, Program, Value, itemsize_bytes
+from meshwright.program.ops import work_of
+
+CONVOLUTION = "conv_general_dilated"
+
+_FUNCTION_FLOPS = 10
+"""Operations of a vector unit for an exponential, a root or their like."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerValue:
+    """A value that layers exchange.
+
+    is_weight: whether it is an argument of the program, or a part of one. Then it is in
+        main memory before the program begins.
+    times: how many different such tensors there are: one for each iteration of a loop
+        that reads its own weights.
+    """
+
+    number: int
+    num_bytes: float
+    is_weight: bool
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One kernel of a program.
+
+    product: its product; `None` if only the vector units work.
+    depthwise_flops: operations of a depthwise convolution, which the vector units can do
+        in place of the product; 0 for other layers.
+    vector_flops: operations of the vector units beside the product.
+    reads, writes: positions in `Workload.tensors`.
+    left, right: positions of the product's operands among these, or `None`.
+    times: executions in one call of the program.
+    """
+
+    name: str
+    product: ArrayProduct | None
+    depthwise_flops: float
+    vector_flops: float
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    left: int | None = None
+    right: int | None = None
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The layers of a program in the order in which they run.
+
+    itemsize: bytes of a number in the operands of its products.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    tensors: tuple[LayerValue, ...]
+    itemsize: int = 2
+
+    def in_format(self, itemsize: int) -> Workload:
+        """The workload with numbers of another size, as a design computes it."""
+        if itemsize == self.itemsize:
+            return self
+        factor = itemsize / self.itemsize
+        return Workload(
+            self.name,
+            tuple(_scaled_layer(layer, factor) for layer in self.layers),
+            tuple(replace(t, num_bytes=t.num_bytes * factor) for t in self.tensors),
+            itemsize,
+        )
+
+    @property
+    def multiply_adds(self) -> float:
+        """Multiplications of all products in one call."""
+        return math.fsum(
+            layer.times * layer.product.extents.multiply_adds
+            for layer in self.layers
+            if layer.product is not None
+        )
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of all weights that layers read."""
+        return math.fsum(t.num_bytes * t.times for t in self.tensors if t.is_weight)
+
+
+def _scaled_layer(layer: Layer, factor: float) -> Layer:
+    made = layer.product
+    if made is None:
+        return layer
+    product = replace(
+        made,
+        input_bytes=made.input_bytes * factor,
+        weight_bytes=made.weight_bytes * factor,
+        output_bytes=made.output_bytes * factor,
+    )
+    return replace(layer, product=product)
+
+
+def workload_of(
+    fn: Callable[..., Any], args: Sequence[Any], name: str = ""
+) -> Workload:
+    """The layers of `fn(*args)`; args are arrays or `jax.ShapeDtypeStruct`s."""
+    program = capture(fn, args).program
+    compiled = compile_program(program, PLAIN, (1, 1))
+    reading = _Reading()
+    reading.note_arguments(compiled.program)
+    layers = tuple(reading.layers(compiled.fusions, 1))
+    title = name or getattr(fn, "__name__", "")
+    tensors = _without_data(layers, reading.tensors)
+    return Workload(title, layers, tensors, reading.itemsize)
+
+
+def _without_data(
+    layers: Sequence[Layer], tensors: Sequence[LayerValue]
+) -> tuple[LayerValue, ...]:
+    """The tensors, where arguments that stream through products count as no weights."""
+    data = {
+        layer.left
+        for layer in layers
+        if layer.product is not None
+        and layer.left is not None
+        and (
+            layer.product.is_fixed
+            or (layer.right is not None and tensors[layer.right].is_weight)
+        )
+    }
+    return tuple(
+        replace(tensor, is_weight=tensor.is_weight and tensor.number not in data)
+        for tensor in tensors
+    )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Numbers the values of a program while its fusions become layers."""
+
+    tensors: list[LayerValue] = field(default_factory=list[LayerValue])
+    numbers: dict[Value, int] = field(default_factory=dict[Value, int])
+    arguments: dict[Value, int] = field(default_factory=dict[Value, int])
+    names: dict[str, int] = field(default_factory=dict[str, int])
+    itemsize: int = 1
+
+    def note_arguments(self, program: Program) -> None:
+        """Count the arguments and constants of the program as weights."""
+        for value in (*program.inputs, *program.constants):
+            self.arguments[value] = 1
+
+    def layers(self, fusions: Sequence[Fusion], times: int) -> Iterator[Layer]:
+        for fusion in fusions:
+            if fusion.bodies:
+                yield from self._inside(fusion, times)
+            elif fusion.reads or fusion.writes:
+                yield self._layer(fusion, times)
+
+    def _inside(self, fusion: Fusion, times: int) -> Iterator[Layer]:
+        """Layers of a loop's body, or of the branch of a `cond` with the most work."""
+        root = fusion.root
+        trips = num_iterations(root)
+        for wire in root.wires:
+            if wire.operand is None:
+                continue
+            operand = root.operands[wire.operand]
+            for body, position in wire.inputs:
+                inside = root.bodies[body].inputs[position]
+                if isinstance(operand, Value) and operand in self.arguments:
+                    own = trips if wire.is_stacked else 1
+                    self.arguments[inside] = self.arguments[operand] * own
+                elif isinstance(operand, Value) and not wire.is_stacked:
+                    self.numbers[inside] = self._number(operand)
+        bodies = fusion.bodies
+        if root.kind == "cond":
+            bodies = (max(bodies, key=_flops),)
+        for body in bodies:
+            yield from self.layers(body, times * trips)
+
+    def _number(self, value: Value) -> int:
+        if value not in self.numbers:
+            self.numbers[value] = len(self.tensors)
+            size = math.prod(value.shape) * itemsize_bytes(value.dtype)
+            own = self.arguments.get(value, 0)
+            made = LayerValue(len(self.tensors), float(size), own > 0, max(1, own))
+            self.tensors.append(made)
+        return self.numbers[value]
+
+    def _layer(self, fusion: Fusion, times: int) -> Layer:
+        roots = [part.root for part in fusion.parts]
+        op = next((root for root in roots if _has_product(root)), None)
+        reads = tuple(dict.fromkeys(self._number(value) for value in fusion.reads))
+        writes = tuple(dict.fromkeys(self._number(value) for value in fusion.writes))
+        work = fusion.work
+        flops = work.flops + _FUNCTION_FLOPS * work.transcendentals
+        own = 0 if op is None else work_of(op).flops
+        left, right = (None, None) if op is None else self._sides(op, fusion)
+        if op is not None:
+            self.itemsize = max(self.itemsize, itemsize_bytes(op.operands[0].dtype))
+        return Layer(
+            name=self._name(fusion.root),
+            product=None if op is None else product_of(op),
+            depthwise_flops=own if op is not None and _is_depthwise(op) else 0.0,
+            vector_flops=max(0.0, flops - own),
+            reads=reads,
+            writes=writes,
+            left=left,
+            right=right,
+            times=times,
+        )
+
+    def _sides(self, op: Op, fusion: Fusion) -> tuple[int | None, int | None]:
+        """The tensors from which the operands of a product come: of each, the largest."""
+        sides = fusion.sides or tuple((v,) for v in op.operands[:2])
+        found: list[int | None] = []
+        for side in sides[:2]:
+            known = [self.numbers[v] for v in side if v in self.numbers]
+            sizes = {number: self.tensors[number].num_bytes for number in known}
+            found.append(max(sizes, key=lambda n: sizes[n]) if sizes else None)
+        if found[0] is None:  # computed inside of the kernel from what it reads
+            others = [self.numbers[v] for v in fusion.reads]
+            rest = [n for n in others if n != found[1]]
+            found[0] = max(rest, key=lambda n: self.tensors[n].num_bytes, default=None)
+        return found[0], found[1]
+
+    def _name(self, op: Op) -> str:
+        scope = getattr(op.source, "scope", ())
+        base = "/".join(scope) or str(op.source) or op.kind
+        count = self.names[base] = self.names.get(base, 0) + 1
+        return base if count == 1 else f"{base} ({count})"
+
+
+def _flops(fusions: Sequence[Fusion]) -> float:
+    return sum(fusion.work.flops for fusion in fusions)
+
+
+def _has_product(op: Op) -> bool:
+    return op.kind in ("dot_general", CONVOLUTION) and uses_matrix_unit(op)
+
+
+def product_of(op: Op) -> ArrayProduct:
+    """The product that an array computes for a `dot_general` or a convolution."""
+    sizes = [
+        float(math.prod(v.shape) * itemsize_bytes(v.dtype))
+        for v in (*op.operands[:2], op.results[0])
+    ]
+    if op.kind == "dot_general":
+        return ArrayProduct(Extents(*product_extents(op)), *sizes)
+    return _convolution(op, sizes)
+
+
+def _convolution(op: Op, sizes: Sequence[float]) -> ArrayProduct:
+    """A convolution as a product: positions x output channels, summed over a window."""
+    params: Mapping[str, Any] = op.params
+    numbers: Any = params["dimension_numbers"]
+    kernel, result = op.operands[1].shape, op.results[0].shape
+    groups = params["feature_group_count"] * params["batch_group_count"]
+    outputs, inputs = (kernel[d] for d in numbers.rhs_spec[:2])
+    taps = math.prod(kernel) // (outputs * inputs)
+    positions = math.prod(result) // outputs
+    halo, row_m = 0.0, 0
+    if len(numbers.rhs_spec) > 2:
+        reach, stride = kernel[numbers.rhs_spec[2]], params["window_strides"][0]
+        halo = max(0.0, (reach - stride) / stride)
+        row_m = math.prod(result[d] for d in numbers.out_spec[3:])
+    extents = Extents(groups, positions, max(1, outputs // groups), inputs * taps)
+    return ArrayProduct(extents, *sizes, halo=halo, row_m=row_m, is_fixed=True)
+
+
+def _is_depthwise(op: Op) -> bool:
+    """Whether each group of a convolution has one input channel."""
+    if op.kind != CONVOLUTION:
+        return False
+    numbers: Any = op.params["dimension_numbers"]
+    return op.operands[1].shape[numbers.rhs_spec[1]] == 1 and (
+        op.params["feature_group_count"] > 1
+    )
