@@ -5,6 +5,9 @@ import typer
 from meshwright.features.codesign.accelerator.commands.eval_command import eval_command
 from meshwright.features.codesign.accelerator.commands.log_command import log_command
 from meshwright.features.codesign.accelerator.commands.map_command import map_command
+from meshwright.features.codesign.accelerator.commands.search_command import (
+    search_command,
+)
 
 accelerator_command = typer.Typer(
     add_completion=False,
@@ -12,5 +15,6 @@ accelerator_command = typer.Typer(
     help="Evaluate designs of accelerators, and search for one.",
 )
 accelerator_command.command("eval")(eval_command)
+accelerator_command.command("search")(search_command)
 accelerator_command.command("map")(map_command)
 accelerator_command.command("log")(log_command)

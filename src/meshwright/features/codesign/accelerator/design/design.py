@@ -88,8 +88,10 @@ class Design:
         return self.cost.tdp_w
 
     def changed(self, **numbers: Any) -> Design:
-        """The design with other numbers in `[accelerator]`."""
-        return replace(self, chip=replace(self.chip, **numbers))
+        """The design with other numbers in `[accelerator]`, which have no sources."""
+        gone = {f"accelerator.{name}" for name in numbers}
+        kept = {path: text for path, text in self.sources.items() if path not in gone}
+        return replace(self, chip=replace(self.chip, **numbers), sources=kept)
 
     def machine(self) -> Machine:
         """One such chip as a machine, whose `[chip]` follows from `[accelerator]`."""

@@ -20,9 +20,9 @@ from meshwright.features.codesign.accelerator.mapping.folds import (
     best_splits,
 )
 from meshwright.features.codesign.accelerator.mapping.tiles import (
+    LoopTiling,
     Misfit,
     Sizes,
-    LoopTiling,
     best_tiling,
 )
 from meshwright.machine import Accelerator
@@ -159,8 +159,7 @@ def _map(
         return outer
     best: ProductMapping | Misfit | None = None
     for cycles, split in best_splits(product.extents, chip):
-        is_known = isinstance(best, ProductMapping)
-        if is_known and cycles > best.cycles + best.stall_cycles:
+        if isinstance(best, ProductMapping) and cycles > _merit(best)[0]:
             break
         found = _mapping(product, chip, outer, cycles, split, is_turned)
         if not isinstance(best, ProductMapping):

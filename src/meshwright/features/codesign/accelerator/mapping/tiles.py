@@ -103,10 +103,8 @@ def best_tiling(
     misfit = _misfit(held, limits)
     if misfit is not None:
         return misfit
-    candidates = [_tiles(int(n), int(f)) for n, f in zip(dims, floors, strict=True)]
-    found = _search(
-        dims, weights, limits, *candidates, sizes.halo, sizes.row_m, moderate
-    )
+    tiles = tuple(_tiles(int(n), int(f)) for n, f in zip(dims, floors, strict=True))
+    found = _search(dims, weights, limits, *tiles, sizes.halo, sizes.row_m, moderate)  # pyright: ignore[reportCallIssue]
     tile, order, crossing, kept = found
     return LoopTiling(
         (int(tile[0]), int(tile[1]), int(tile[2])),

@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy import optimize, sparse
 
 from meshwright.features.codesign.accelerator.workload.layers import LayerValue
+
+_SOLVER: Any = optimize
 
 _MOST_S = 10.0
 """Seconds after which the best choice so far is taken, with its gap."""
@@ -159,17 +161,17 @@ def _solve(
             kept = loads[i].dram_bytes(group.tensors) / bytes_per_s
             saved[place[i], g] = before[place[i]] - kept
     # Seconds of a layer + what its values save >= its seconds with main memory.
-    longest = LinearConstraint(
+    longest = _SOLVER.LinearConstraint(
         sparse.hstack([saved, sparse.eye_array(len(layers))], format="csr"), lb=before
     )
     floors = [max(loads[i].parts_s.values()) for i in layers]
     costs = [0.0] * count + [float(loads[i].times) for i in layers]
     scale = max(1e-30, float(np.dot(costs[count:], before)))
     room = _room(loads, groups, room_bytes, len(layers))
-    found = milp(
+    found = _SOLVER.milp(
         np.array(costs) / scale,
         integrality=np.array([1] * count + [0] * len(layers)),
-        bounds=Bounds(
+        bounds=_SOLVER.Bounds(
             np.array([0.0] * count + floors),
             np.array([1.0] * count + [np.inf] * len(layers)),
         ),
@@ -186,7 +188,7 @@ def _room(
     groups: Sequence[_Group],
     room_bytes: float,
     num_layers: int,
-) -> LinearConstraint:
+) -> Any:
     """At each layer, what stays fits beside its tiles; equal rows are written once."""
     rows: dict[tuple[int, ...], float] = {}
     for i, load in enumerate(loads):
@@ -199,7 +201,9 @@ def _room(
     for row, alive in enumerate(rows):
         for g in alive:
             use[row, g] = groups[g].num_bytes / room_bytes
-    return LinearConstraint(use.tocsr(), ub=np.array(list(rows.values())) / room_bytes)
+    return _SOLVER.LinearConstraint(
+        use.tocsr(), ub=np.array(list(rows.values())) / room_bytes
+    )
 
 
 def _peak(loads: Sequence[LayerLoad], taken: Sequence[_Group]) -> float:

@@ -265,7 +265,8 @@ def product_of(op: Op) -> ArrayProduct:
         for v in (*op.operands[:2], op.results[0])
     ]
     if op.kind == "dot_general":
-        return ArrayProduct(Extents(*product_extents(op)), *sizes)
+        left, right, result = sizes
+        return ArrayProduct(Extents(*product_extents(op)), left, right, result)
     return _convolution(op, sizes)
 
 
@@ -278,13 +279,16 @@ def _convolution(op: Op, sizes: Sequence[float]) -> ArrayProduct:
     outputs, inputs = (kernel[d] for d in numbers.rhs_spec[:2])
     taps = math.prod(kernel) // (outputs * inputs)
     positions = math.prod(result) // outputs
-    halo, row_m = 0.0, 0
+    halo, row_m = 0.0, 0  # of a convolution without spatial dims
     if len(numbers.rhs_spec) > 2:
         reach, stride = kernel[numbers.rhs_spec[2]], params["window_strides"][0]
         halo = max(0.0, (reach - stride) / stride)
-        row_m = math.prod(result[d] for d in numbers.out_spec[3:])
+        row_m = int(math.prod(result[d] for d in numbers.out_spec[3:]))
     extents = Extents(groups, positions, max(1, outputs // groups), inputs * taps)
-    return ArrayProduct(extents, *sizes, halo=halo, row_m=row_m, is_fixed=True)
+    inside, kernel_bytes, outside = sizes
+    return ArrayProduct(
+        extents, inside, kernel_bytes, outside, halo, row_m, is_fixed=True
+    )
 
 
 def _is_depthwise(op: Op) -> bool:

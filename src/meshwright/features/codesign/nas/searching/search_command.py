@@ -67,7 +67,7 @@ def search_command(  # noqa: PLR0913  an option each
     Exit status 0: a model was found, 1: none is feasible or keeps the target, 2: misuse.
     """
     load_machine(machine, None)
-    folder = _folder(out, resume)
+    folder = search_folder(out, resume)
     with show_progress(f"loading {space}"):
         file = SpaceFile(space, machine)
         first = file.first
@@ -94,7 +94,7 @@ def search_command(  # noqa: PLR0913  an option each
         raise Exit(1)
 
 
-def _folder(out: Path | None, resume: Path | None) -> Path | None:
+def search_folder(out: Path | None, resume: Path | None) -> Path | None:
     """The folder of the search; fails if it has another search's journal already."""
     folder = resume or out
     if resume is not None and not (resume / "journal.jsonl").is_file():

@@ -1,0 +1,91 @@
+"""`search_design`: the best design of the space for programs, within caps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+from meshwright.errors import AcceleratorError
+from meshwright.features.codesign.accelerator.design.design import Design
+from meshwright.features.codesign.accelerator.search.programs import Programs
+from meshwright.features.codesign.accelerator.search.space import datapaths, design_of
+from meshwright.features.codesign.accelerator.search.worth import Worth, objective_of
+from meshwright.search.trials import (
+    Front,
+    Goals,
+    Study,
+    Trial,
+    TrialEngine,
+    find_engine,
+    run_trials,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDesign:
+    """The best design of a search.
+
+    trial: the trial that found it, with its figures relative to the baseline.
+    """
+
+    design: Design
+    trial: Trial
+    front: Front
+
+
+def die_shrunk(name: str = "tpu-v3", node_nm: float = 7.0) -> Design:
+    """A design of an older chip at a newer node, as a baseline."""
+    return Design.load(name).changed(node_nm=node_nm)
+
+
+def search_design(  # noqa: PLR0913  an option each
+    targets: Sequence[str],
+    *,
+    objective: str = "perf/tdp",
+    area_mm2: float = math.inf,
+    tdp_w: float = math.inf,
+    base: Design | None = None,
+    engine: str | TrialEngine = "ageing",
+    trials: int = 2000,
+    seed: int = 0,
+    journal: str | PathLike[str] | None = None,
+    workers: int = 0,
+    is_fused: bool = True,
+    on_trial: Callable[[Trial], None] = lambda trial: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> FoundDesign:
+    """The best design for targets within caps of area and peak power.
+
+    base: design to which figures are relative, and whose clock, node and number format
+        candidates have; a TPU v3 at 7 nm if none is given.
+    engine, journal, workers: as in `nas.search`.
+    """
+    base = base or die_shrunk()
+    programs = Programs(tuple(targets))
+    worth = Worth(programs, base, area_mm2, tdp_w, is_fused)
+    caps = {"area_mm2": area_mm2, "tdp_w": tdp_w}
+    limits = {name: cap for name, cap in caps.items() if cap < math.inf}
+    goals = Goals(objective_of(objective), limits)
+    study = Study(datapaths(programs.has_batch), goals, find_engine(engine), seed)
+    front = run_trials(
+        study, worth, trials=trials, journal=journal, workers=workers,
+        on_trial=on_trial, say=say,
+    )  # fmt: skip
+    if not front.points:
+        raise AcceleratorError(_why_none(front, limits))
+    best = front.points[0]
+    return FoundDesign(design_of(best.candidate, base), best, front)
+
+
+def _why_none(front: Front, limits: dict[str, float]) -> str:
+    """Why no design was found: for each cap, the least that any trial needs."""
+    needed = [
+        f"{name} {cap:g} (the least of {len(front.trials)} trials is {least:.3g})"
+        for name, cap in limits.items()
+        for least in [
+            min((t.values[name] for t in front.trials if t.values), default=0)
+        ]
+    ]
+    return f"no design keeps {' and '.join(needed)}; raise the caps or the trials"

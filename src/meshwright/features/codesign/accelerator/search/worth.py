@@ -1,0 +1,102 @@
+"""The worth of a design: examples a second and watt, against a baseline design."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshwright.errors import AcceleratorError
+from meshwright.features.codesign.accelerator.design.design import Design
+from meshwright.features.codesign.accelerator.search.programs import Programs
+from meshwright.features.codesign.accelerator.search.space import design_of
+from meshwright.features.codesign.accelerator.simulate.evaluate import evaluate_workload
+
+OBJECTIVES: Mapping[str, tuple[str, ...]] = {
+    "perf/tdp": ("perf_per_tdp", "max"),
+    "perf": ("perf", "max"),
+    "energy": ("energy_j", "min"),
+    "area": ("area_mm2", "min"),
+}
+"""Objectives by their names on the command line: a figure, and its direction."""
+
+_BASE_BATCHES = (1, 8, 64, 256)
+"""Batches of which the baseline gets the one with which it is fastest."""
+
+
+@dataclass(slots=True)
+class Worth:
+    """Figures of candidates, for a search by trials.
+
+    base: the design to which figures are relative. is_fused: whether values may stay on
+        the chip. area_mm2, tdp_w: caps; a design beyond them is not simulated.
+    """
+
+    programs: Programs
+    base: Design
+    area_mm2: float = math.inf
+    tdp_w: float = math.inf
+    is_fused: bool = True
+    base_rates: tuple[float, ...] = field(default=())
+
+    def __call__(self, candidate: Mapping[str, Any]) -> dict[str, float]:
+        """The figures of a candidate; those of a design beyond a cap are the worst."""
+        return self.of(design_of(candidate, self.base))
+
+    def of(self, design: Design) -> dict[str, float]:
+        """The figures of a design.
+
+        perf is the geometric mean over the programs of examples a second, relative to the
+        baseline; perf_per_tdp relates it to the peak power of both.
+        """
+        area, tdp = design.area_mm2, design.tdp_w
+        if area > self.area_mm2 or tdp > self.tdp_w:
+            return _figures(0.0, 0.0, math.inf, area, tdp)
+        rates, joules = self._rates(design, (design.chip.batch,))
+        gains = [r / b for r, b in zip(rates, self._base_rates(), strict=True)]
+        perf = math.exp(math.fsum(map(math.log, gains)) / len(gains))
+        return _figures(perf, perf * self.base.tdp_w / tdp, joules, area, tdp)
+
+    def _base_rates(self) -> tuple[float, ...]:
+        if not self.base_rates:
+            batches = _BASE_BATCHES if self.programs.has_batch else (1,)
+            self.base_rates, _ = self._rates(self.base, batches)
+        return self.base_rates
+
+    def _rates(
+        self, design: Design, batches: tuple[int, ...]
+    ) -> tuple[tuple[float, ...], float]:
+        """Examples a second of each program at its best batch, and joules an example."""
+        has_batch = self.programs.has_batch
+        best: list[tuple[float, float]] = []
+        for number in range(len(self.programs.targets)):
+            found: list[tuple[float, float]] = []
+            for batch in batches:
+                workload = self.programs.at(batch)[number]
+                one = evaluate_workload(design, workload, is_fused=self.is_fused)
+                examples = batch if has_batch else 1
+                found.append((examples / one.seconds, one.energy_j / examples))
+            best.append(max(found))
+        return tuple(r for r, _ in best), math.fsum(j for _, j in best) / len(best)
+
+
+def _figures(
+    perf: float, per_tdp: float, joules: float, area: float, tdp: float
+) -> dict[str, float]:
+    return {
+        "perf": perf,
+        "perf_per_tdp": per_tdp,
+        "energy_j": min(joules, 1e30),
+        "area_mm2": area,
+        "tdp_w": tdp,
+    }
+
+
+def objective_of(name: str) -> dict[str, str]:
+    """The objective of a search by its name on the command line."""
+    if name not in OBJECTIVES:
+        allowed = ", ".join(OBJECTIVES)
+        raise AcceleratorError(f"--objective is {name!r}; wanted one of {allowed}")
+    figure, way = OBJECTIVES[name]
+    return {figure: way}

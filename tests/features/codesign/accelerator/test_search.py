@@ -1,0 +1,99 @@
+"""Searches for a design: caps, resumption, and the command line."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from meshwright.codesign import accelerator as acc
+from meshwright.errors import AcceleratorError
+from meshwright.features.codesign.accelerator.command import accelerator_command
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+
+def small(batch=8):
+    def fn(weights, x):
+        for w in weights:
+            x = jax.nn.relu(x @ w)
+        return x
+    shape = jax.ShapeDtypeStruct((256, 256), jnp.bfloat16)
+    return fn, ([shape] * 2, jax.ShapeDtypeStruct((batch, 256), jnp.bfloat16))
+"""
+
+
+@pytest.fixture
+def target(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return f"{tmp_path}/program.py:small"
+
+
+def run(*arguments):
+    return CliRunner().invoke(accelerator_command, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize("engine", ["random", "ageing", "nsga2"])
+def test_the_best_design_keeps_its_caps(target, engine):
+    caps = {"area_mm2": 100.0, "tdp_w": 60.0}
+    found = acc.search_design([target], trials=40, engine=engine, **caps)
+    assert found.design.area_mm2 <= 100
+    assert found.design.tdp_w <= 60
+    kept = [t for t in found.front.trials if t.is_feasible]
+    best = max(t.values["perf_per_tdp"] for t in kept)
+    assert found.trial.values["perf_per_tdp"] == best
+
+
+def test_the_baseline_is_worth_one(target):
+    from meshwright.features.codesign.accelerator.search.programs import Programs
+    from meshwright.features.codesign.accelerator.search.worth import Worth
+
+    base = acc.die_shrunk()
+    fixed = Programs([target])
+    worth = Worth(fixed, base)
+    batches = [worth.of(base.changed(batch=b))["perf_per_tdp"] for b in (1, 8, 64, 256)]
+    assert max(batches) == pytest.approx(1)
+
+
+def test_an_impossible_cap_says_what_would_be_needed(target):
+    with pytest.raises(
+        AcceleratorError, match=r"area_mm2 0.5 \(the least of 10 trials"
+    ):
+        acc.search_design([target], trials=10, area_mm2=0.5)
+    missed = run("search", target, "--trials", 10, "--area-mm2", 0.5)
+    assert missed.exit_code == 1
+
+
+def test_a_search_goes_on_to_the_same_design(target, tmp_path):
+    whole = acc.search_design([target], trials=20, seed=5)
+    out = tmp_path / "found"
+    first = run("search", target, "--trials", 8, "--seed", 5, "--out", out)
+    assert first.exit_code == 0, first.output
+    again = run(
+        "search", target, "--trials", 20, "--seed", 5, "--resume", out, "--json"
+    )
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["candidate"] == whole.trial.candidate
+    assert acc.Design.load(out / "design.toml").chip == whole.design.chip
+    page = (out / "page.html").read_text()
+    assert "Where time goes" in page
+
+
+def test_figures_as_json(target):
+    found = run("eval", "edge-tpu", target, "--json")
+    (entry,) = json.loads(found.stdout)
+    assert entry["seconds"] == pytest.approx(
+        sum(op["seconds"] for op in entry["by_op"])
+    )
+    assert entry["energy_j"] == pytest.approx(sum(entry["by_level_j"].values()))
+    mapped = run(
+        "map", "tpu-v4i", "--gemm", "512x1024x768", "--dataflow", "os", "--json"
+    )
+    assert json.loads(mapped.stdout)["gemm"] == [512, 1024, 768]
+
+
+def test_logs_are_written_for_each_program(target, tmp_path):
+    found = run("log", target, "--designs", 20, "--out", tmp_path / "logs")
+    assert found.exit_code == 0, found.output
+    lines = (tmp_path / "logs" / "small.csv").read_text().splitlines()
+    assert len(lines) == 21
