@@ -1,6 +1,7 @@
-"""Programs on designs: layers, what stays on the chip, and logs of designs."""
+"""TracedTargets on designs: layers, what stays on the chip, and logs of designs."""
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -163,6 +164,12 @@ def test_fusion_equals_enumeration():
         found = fuse(loads, tensors, room, 1.0)
         seconds = sum(x.times * x.seconds(found.resident, 1.0) for x in loads)
         assert seconds == pytest.approx(best_by_enumeration(loads, tensors, room))
+        short = [
+            replace(x, parts_s={p: s * 1e-9 for p, s in x.parts_s.items()})
+            for x in loads
+        ]
+        again = fuse(short, tensors, room, 1e9)
+        assert again.saved_s == pytest.approx(1e-9 * found.saved_s)
         assert found.peak_bytes <= room
 
 

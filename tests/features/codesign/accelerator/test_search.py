@@ -45,11 +45,11 @@ def test_the_best_design_keeps_its_caps(target, engine):
 
 
 def test_the_baseline_is_worth_one(target):
-    from meshwright.features.codesign.accelerator.search.programs import Programs
+    from meshwright.features.codesign.accelerator.search.programs import TracedTargets
     from meshwright.features.codesign.accelerator.search.worth import Worth
 
     base = acc.die_shrunk()
-    fixed = Programs([target])
+    fixed = TracedTargets([target])
     worth = Worth(fixed, base)
     batches = [worth.of(base.changed(batch=b))["perf_per_tdp"] for b in (1, 8, 64, 256)]
     assert max(batches) == pytest.approx(1)

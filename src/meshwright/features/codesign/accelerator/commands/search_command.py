@@ -15,7 +15,7 @@ from meshwright.cli.arguments.options import AsJson
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.commands.options import TargetTexts
 from meshwright.features.codesign.accelerator.design.design import Design
-from meshwright.features.codesign.accelerator.search.programs import Programs
+from meshwright.features.codesign.accelerator.search.programs import TracedTargets
 from meshwright.features.codesign.accelerator.search.search import (
     FoundDesign,
     die_shrunk,
@@ -107,6 +107,6 @@ def _progress_line(trial: Trial, trials: int) -> str:
 def _write(found: FoundDesign, folder: Path, targets: list[str]) -> None:
     found.design.save(folder / "design.toml")
     (folder / "trials.json").write_text(found.front.to_json() + "\n", encoding="utf-8")
-    workloads = Programs(tuple(targets)).at(found.design.chip.batch)
+    workloads = TracedTargets(tuple(targets)).at(found.design.chip.batch)
     page = make_page([evaluate_workload(found.design, each) for each in workloads])
     (folder / "page.html").write_text(page, encoding="utf-8")

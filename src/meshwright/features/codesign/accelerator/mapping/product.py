@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meshwright.errors import AcceleratorError
-from meshwright.features.codesign.accelerator.cost.figures import (
-    PICOJOULE,
-    dram_pj,
-    multiply_add_pj,
-    sram_pj,
-)
+from meshwright.features.codesign.accelerator.cost.joules import joules_of
 from meshwright.features.codesign.accelerator.mapping.folds import (
     Extents,
     Split,
@@ -30,8 +25,10 @@ from meshwright.machine import Accelerator
 SUM_BYTES = 4
 """Bytes of a partial sum."""
 
-_MODERATE_SHARE = 0.125
-"""Share of the global memory that tiles take without need; the rest can hold values."""
+_MODERATE_SHARES = (0.125, 0.5, 1.0)
+"""Shares of the global memory that tiles take without need; the rest can hold values.
+
+A larger one is tried where the PEs wait for the global memory: large tiles relieve it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +151,37 @@ def require(mapping: ProductMapping | Misfit, op: str) -> ProductMapping:
 def _map(
     product: ArrayProduct, chip: Accelerator, is_turned: bool = False
 ) -> ProductMapping | Misfit:
-    outer = _outer_tiling(product, chip)
-    if isinstance(outer, Misfit):
-        return outer
+    best: ProductMapping | Misfit | None = None
+    for outer in _outer_tilings(product, chip):
+        if isinstance(outer, Misfit):
+            return outer
+        found = _best_split(product, chip, outer, is_turned)
+        if isinstance(best, ProductMapping) and isinstance(found, ProductMapping):
+            best = min(best, found, key=_merit)
+        elif not isinstance(best, ProductMapping):
+            best = found
+        if isinstance(best, ProductMapping) and not _waits_inside(best, chip):
+            break
+    assert best is not None, "there is a tiling, or a reason why not"
+    return best
+
+
+def _waits_inside(mapping: ProductMapping, chip: Accelerator) -> bool:
+    """Whether the global memory takes longer than the arrays and main memory."""
+    inside = mapping.traffic_bytes.get("global", 0.0)
+    if not inside:
+        return False
+    others_s = max(
+        mapping.cycles / chip.clock_hz,
+        mapping.traffic_bytes["dram"] / chip.dram_bytes_per_s,
+    )
+    return inside / chip.global_bytes_per_s > others_s
+
+
+def _best_split(
+    product: ArrayProduct, chip: Accelerator, outer: LoopTiling | None, is_turned: bool
+) -> ProductMapping | Misfit:
+    """The best division over the PEs, with given tiles in the global memory."""
     best: ProductMapping | Misfit | None = None
     for cycles, split in best_splits(product.extents, chip):
         if isinstance(best, ProductMapping) and cycles > _merit(best)[0]:
@@ -190,15 +215,16 @@ def _sizes(product: ArrayProduct) -> Sizes:
     return Sizes((e.m, e.n, e.k), sizes, product.halo, product.row_m)
 
 
-def _outer_tiling(
+def _outer_tilings(
     product: ArrayProduct, chip: Accelerator
-) -> LoopTiling | Misfit | None:
-    """Tiles in the global memory; `None` if the chip has none."""
+) -> Iterator[LoopTiling | Misfit | None]:
+    """Tiles in the global memory, from small to large; `None` if the chip has none."""
     if not chip.global_bytes:
-        return None
-    room = float(chip.global_bytes)
-    moderate = _MODERATE_SHARE * room
-    return best_tiling(_sizes(product), (room,), least_tile(chip), moderate)
+        yield None
+        return
+    room, least = float(chip.global_bytes), least_tile(chip)
+    for share in _MODERATE_SHARES:
+        yield best_tiling(_sizes(product), (room,), least, share * room)
 
 
 def _mapping(
@@ -237,7 +263,7 @@ def _mapping(
         split=split,
         dram_bytes=dram,
         traffic_bytes=traffic,
-        energies_j=energies(traffic, product.extents.multiply_adds, chip),
+        energies_j=joules_of(traffic, product.extents.multiply_adds, chip),
         tilings=tilings,
         is_turned=is_turned,
     )
@@ -313,25 +339,3 @@ def _array_bytes(product: ArrayProduct, chip: Accelerator, split: Split) -> floa
     else:
         read, sums = k * n + m * k * -(-n // columns), 2 * m * n * -(-k // rows)
     return pes * part.batch * (read * itemsize + sums * SUM_BYTES)
-
-
-def energies(
-    traffic: Mapping[str, float], multiply_adds: float, chip: Accelerator
-) -> dict[str, float]:
-    """Joules by memory, and of the multiplications ("arrays")."""
-    found = {
-        memory: num_bytes * pj_per_byte(memory, chip) * PICOJOULE
-        for memory, num_bytes in traffic.items()
-    }
-    pj = multiply_add_pj(chip.number, chip.node_nm)
-    found["arrays"] = multiply_adds * pj * PICOJOULE
-    return found
-
-
-@lru_cache(maxsize=4096)
-def pj_per_byte(memory: str, chip: Accelerator) -> float:
-    """Energy of a byte that is read from or written to a memory of a design."""
-    if memory == "dram":
-        return dram_pj(chip.dram)
-    size = chip.global_bytes if memory == "global" else max(chip.l1_bytes)
-    return sram_pj(size, chip.node_nm)

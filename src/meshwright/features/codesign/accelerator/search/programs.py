@@ -1,4 +1,4 @@
-"""Programs of a search, traced once for each batch that a candidate asks for."""
+"""TracedTargets of a search, traced once for each batch that a candidate asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meshwright.features.codesign.accelerator.workload.layers import (
 
 
 @dataclass(slots=True)
-class Programs:
+class TracedTargets:
     """Targets by name; those that take `batch` are traced with the batch of a design.
 
     targets: as on the command line, `path.py[:name]`.

@@ -9,7 +9,7 @@ from os import PathLike
 
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.design.design import Design
-from meshwright.features.codesign.accelerator.search.programs import Programs
+from meshwright.features.codesign.accelerator.search.programs import TracedTargets
 from meshwright.features.codesign.accelerator.search.space import datapaths, design_of
 from meshwright.features.codesign.accelerator.search.worth import Worth, objective_of
 from meshwright.search.trials import (
@@ -63,7 +63,7 @@ def search_design(  # noqa: PLR0913  an option each
     engine, journal, workers: as in `nas.search`.
     """
     base = base or die_shrunk()
-    programs = Programs(tuple(targets))
+    programs = TracedTargets(tuple(targets))
     worth = Worth(programs, base, area_mm2, tdp_w, is_fused)
     caps = {"area_mm2": area_mm2, "tdp_w": tdp_w}
     limits = {name: cap for name, cap in caps.items() if cap < math.inf}

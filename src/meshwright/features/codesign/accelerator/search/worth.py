@@ -9,7 +9,7 @@ from typing import Any
 
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.design.design import Design
-from meshwright.features.codesign.accelerator.search.programs import Programs
+from meshwright.features.codesign.accelerator.search.programs import TracedTargets
 from meshwright.features.codesign.accelerator.search.space import design_of
 from meshwright.features.codesign.accelerator.simulate.evaluate import evaluate_workload
 
@@ -33,7 +33,7 @@ class Worth:
         the chip. area_mm2, tdp_w: caps; a design beyond them is not simulated.
     """
 
-    programs: Programs
+    programs: TracedTargets
     base: Design
     area_mm2: float = math.inf
     tdp_w: float = math.inf

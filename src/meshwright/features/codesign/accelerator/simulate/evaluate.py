@@ -13,13 +13,13 @@ from meshwright.features.codesign.accelerator.cost.figures import (
     PICOJOULE,
     multiply_add_pj,
 )
+from meshwright.features.codesign.accelerator.cost.joules import joules_of
 from meshwright.features.codesign.accelerator.design.design import (
     ITEMSIZE,
     Design,
 )
 from meshwright.features.codesign.accelerator.mapping.product import (
     ProductMapping,
-    energies,
     map_to,
     require,
 )
@@ -222,7 +222,7 @@ def _result(
     if chip.global_bytes:
         traffic["global"] = traffic.get("global", 0.0) + kept
     multiply_adds = 0 if mapping is None else _multiply_adds(layer)
-    joules = energies(traffic, multiply_adds, chip)
+    joules = joules_of(traffic, multiply_adds, chip)
     vector_flops = layer.vector_flops + (
         layer.depthwise_flops if mapping is None else 0
     )

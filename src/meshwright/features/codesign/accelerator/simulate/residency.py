@@ -155,21 +155,22 @@ def _solve(
     layers = sorted({i for group in groups for i in group.layers})
     count, place = len(groups), {i: n for n, i in enumerate(layers)}
     before = np.array([loads[i].dram_bytes(frozenset()) for i in layers]) / bytes_per_s
+    unit_s = float(before.mean())  # HiGHS's tolerances are absolute
     saved = sparse.lil_array((len(layers), count))
     for g, group in enumerate(groups):
         for i in group.layers:
             kept = loads[i].dram_bytes(group.tensors) / bytes_per_s
-            saved[place[i], g] = before[place[i]] - kept
-    # Seconds of a layer + what its values save >= its seconds with main memory.
+            saved[place[i], g] = (before[place[i]] - kept) / unit_s
+    # Time of a layer + what its values save >= its time with main memory.
     longest = _SOLVER.LinearConstraint(
-        sparse.hstack([saved, sparse.eye_array(len(layers))], format="csr"), lb=before
+        sparse.hstack([saved, sparse.eye_array(len(layers))], format="csr"),
+        lb=before / unit_s,
     )
-    floors = [max(loads[i].parts_s.values()) for i in layers]
-    costs = [0.0] * count + [float(loads[i].times) for i in layers]
-    scale = max(1e-30, float(np.dot(costs[count:], before)))
+    floors = [max(loads[i].parts_s.values()) / unit_s for i in layers]
+    times = [float(loads[i].times) for i in layers]
     room = _room(loads, groups, room_bytes, len(layers))
     found = _SOLVER.milp(
-        np.array(costs) / scale,
+        np.array([0.0] * count + times),
         integrality=np.array([1] * count + [0] * len(layers)),
         bounds=_SOLVER.Bounds(
             np.array([0.0] * count + floors),

@@ -238,8 +238,7 @@ class _Reading:
             sizes = {number: self.tensors[number].num_bytes for number in known}
             found.append(max(sizes, key=lambda n: sizes[n]) if sizes else None)
         if found[0] is None:  # computed inside of the kernel from what it reads
-            others = [self.numbers[v] for v in fusion.reads]
-            rest = [n for n in others if n != found[1]]
+            rest = [n for v in fusion.reads if (n := self.numbers[v]) != found[1]]
             found[0] = max(rest, key=lambda n: self.tensors[n].num_bytes, default=None)
         return found[0], found[1]
 

@@ -1,0 +1,116 @@
+"""Designs searched for programs, against TPU v3 at 7 nm: performance per peak power.
+
+Published: FAST (Zhang et al., ASPLOS 2022), 3.7x on average with a design for each program,
+2.4x with one for all, over a TPU v3 shrunk to its node, by models that are not public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from benchmarks.harness import STORED, Options, benchmark, option
+from meshwright.codesign import accelerator as acc
+from meshwright.features.codesign.accelerator.search.programs import TracedTargets
+from meshwright.features.codesign.accelerator.search.worth import Worth
+from meshwright.search.trials import ENGINES
+
+HOME = "benchmarks.codesign.chip_programs"
+PROGRAMS = ("b0", "b3", "b7", "bert_base", "bert_large", "resnet50", "lstm")
+
+
+@benchmark(
+    option("--trials", type=int, default=400, help="designs that each search tries"),
+    option("--engine", default="ageing", help="of the searches for designs"),
+    option("--programs", default=",".join(PROGRAMS), help="names, with commas"),
+    option(
+        "--engines", action="store_true", help="compare engines on the first program"
+    ),
+    seed=0,
+    out=STORED,
+)
+def main(options: Options) -> None:
+    """Print perf/TDP of the best design for each program, and of one for all."""
+    names = options.programs.split(",")
+    if options.engines:
+        compare_engines(options, names[0])
+        return
+    gains: list[float] = []
+    for name in names:
+        found = search(options, [name])
+        gains.append(found.trial.values["perf_per_tdp"])
+        options.save_case("single", name, figures(found) | parts(found, name))
+    mean = math.exp(math.fsum(map(math.log, gains)) / len(gains))
+    options.save_case("single", "mean", {"perf_per_tdp": mean})
+    options.save_case("suite", "all", figures(search(options, names)))
+
+
+def search(options: Options, names: Sequence[str]) -> acc.FoundDesign:
+    """The best design for programs within area and peak power of the baseline."""
+    base = acc.die_shrunk()
+    return acc.search_design(
+        [f"{HOME}:{name}" for name in names],
+        area_mm2=base.area_mm2,
+        tdp_w=base.tdp_w,
+        engine=options.engine,
+        trials=options.trials,
+        seed=options.seed,
+    )
+
+
+def figures(found: acc.FoundDesign) -> dict[str, float]:
+    """Figures of the found design relative to the baseline, and its main numbers."""
+    chip = found.design.chip
+    return {
+        **{name: float(value) for name, value in found.trial.values.items()},
+        "pes": chip.num_pes,
+        "rows": chip.array[0],
+        "columns": chip.array[1],
+        "global_mib": chip.global_bytes >> 20,
+        "batch": chip.batch,
+    }
+
+
+def parts(found: acc.FoundDesign, name: str) -> dict[str, float]:
+    """The factors of the gain: datapath and mapping at the baseline's batch, batch, fusion.
+
+    They multiply to the whole gain.
+    """
+    base = acc.die_shrunk()
+    programs = TracedTargets([f"{HOME}:{name}"])
+    apart = Worth(programs, base, is_fused=False)
+    whole = Worth(programs, base)
+    best_batch = max(
+        (1, 8, 64, 256),
+        key=lambda b: apart.of(base.changed(batch=b))["perf_per_tdp"],
+    )
+    datapath = apart.of(found.design.changed(batch=best_batch))["perf_per_tdp"]
+    batch = apart.of(found.design)["perf_per_tdp"]
+    fused = whole.of(found.design)["perf_per_tdp"]
+    return {
+        "datapath": datapath,
+        "by_batch": batch / datapath,
+        "by_fusion": fused / batch,
+    }
+
+
+def compare_engines(options: Options, name: str) -> None:
+    """Save the best perf/TDP of each engine at equal trials."""
+    for engine in ENGINES:
+        if engine.startswith(("optuna", "pymoo", "halving")):
+            continue
+        base = acc.die_shrunk()
+        best = [
+            acc.search_design(
+                [f"{HOME}:{name}"], area_mm2=base.area_mm2, tdp_w=base.tdp_w,
+                engine=engine, trials=options.trials, seed=seed,
+            ).trial.values["perf_per_tdp"]
+            for seed in range(3)
+        ]  # fmt: skip
+        options.save_case(
+            "engines", engine, {"median": sorted(best)[1], "best": max(best)}
+        )
+
+
+if __name__ == "__main__":
+    main()
