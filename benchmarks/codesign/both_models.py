@@ -1,4 +1,4 @@
-"""Seconds of programs by the simulator of designs and by `predict`, on one TPU v3 as a design.
+"""Seconds of programs by the simulator of designs and by `predict`, on one TPU v3.
 
 Both read the same TOML: the simulator its table `[accelerator]`, `predict` its `[chip]`.
 """
