@@ -9,7 +9,11 @@ from meshwright.errors import PolicyError, did_you_mean
 from meshwright.features.policies.cache.eviction import one_queue as queue
 from meshwright.features.policies.cache.eviction import ranked
 from meshwright.features.policies.cache.eviction.arc import arc
+from meshwright.features.policies.cache.eviction.foresight import foresight
 from meshwright.features.policies.cache.eviction.halp import halp
+from meshwright.features.policies.cache.eviction.histories import tag_features
+from meshwright.features.policies.cache.eviction.lhd import lhd
+from meshwright.features.policies.cache.eviction.lrb import LRB, THREE_L, lrb
 from meshwright.features.policies.cache.eviction.probation import s3fifo, two_queues
 from meshwright.features.policies.cache.eviction.tinylfu import tinylfu
 from meshwright.features.policies.cache.trace import Trace
@@ -45,6 +49,31 @@ def _sized(rule: Callable[[np.ndarray, np.ndarray, int, np.ndarray], None]) -> _
     )
 
 
+def _seeded(
+    rule: Callable[[np.ndarray, np.ndarray, int, np.ndarray, int], None],
+) -> _Rule:
+    """A rule that also draws at random."""
+    return lambda trace, capacity, hits, seed: rule(
+        trace.ids, trace.sizes, capacity, hits, seed
+    )
+
+
+def _tagged(
+    rule: Callable[[np.ndarray, np.ndarray, np.ndarray, int, np.ndarray, int], None],
+) -> _Rule:
+    """A rule that draws at random, and learns from tags."""
+    return lambda trace, capacity, hits, seed: rule(
+        trace.ids, trace.sizes, tag_features(trace.tags), capacity, hits, seed
+    )
+
+
+def _trees(rule: int) -> _Rule:
+    """A rule that expects next requests by boosted trees alone."""
+    return lambda trace, capacity, hits, seed: lrb(
+        trace.ids, trace.sizes, capacity, hits, seed, rule
+    )
+
+
 POLICIES: dict[str, _Rule] = {
     "fifo": _one_queue(queue.FIFO),
     "lru": _one_queue(queue.LRU),
@@ -54,11 +83,14 @@ POLICIES: dict[str, _Rule] = {
     "2q": _sized(two_queues),
     "arc": _sized(arc),
     "lfu": _ranked(ranked.LFU),
+    "lfuda": _ranked(ranked.LFUDA),
     "gdsf": _ranked(ranked.GDSF),
     "wtinylfu": _sized(tinylfu),
-    "halp": lambda trace, capacity, hits, seed: halp(
-        trace.ids, trace.sizes, capacity, hits, seed
-    ),
+    "lhd": _seeded(lhd),
+    "lrb": _trees(LRB),
+    "3lcache": _trees(THREE_L),
+    "halp": _tagged(halp),
+    "foresight": _tagged(foresight),
     "belady": _ranked(ranked.BELADY),
 }
 """Policies by name. "belady" looks into the future: no cache can run it."""

@@ -10,7 +10,7 @@ from meshwright.features.policies.cache.eviction.queues import (
     leave,
     move,
 )
-from meshwright.search.compiled import compiled
+from meshwright.search.compiled import compiled, compiled_in_place
 
 _ONCE, _AGAIN, _ONCE_GHOST, _AGAIN_GHOST = 1, 2, 3, 4
 """Objects asked for once and more often, in the cache and after their eviction."""
@@ -53,7 +53,7 @@ def arc(ids: np.ndarray, sizes: np.ndarray, capacity: int, hits: np.ndarray) -> 
         enter(queues, each, _AGAIN if place else _ONCE)
 
 
-@compiled
+@compiled_in_place
 def _make_room(queues: Queues, capacity: int, size: int, target: float) -> None:
     """Evict one object for a new one that is no ghost, and forget ghosts beyond limits."""
     used = queues.used
@@ -67,7 +67,7 @@ def _make_room(queues: Queues, capacity: int, size: int, target: float) -> None:
     _replace(queues, target, False)
 
 
-@compiled
+@compiled_in_place
 def _replace(queues: Queues, target: float, is_again: bool) -> None:
     """Make the last object of the queue that is over its target a ghost."""
     once = queues.used[_ONCE]

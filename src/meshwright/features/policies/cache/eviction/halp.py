@@ -9,11 +9,19 @@ the way. What is known of an object is kept after its eviction, for comparisons 
 return.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
+from meshwright.features.policies.cache.eviction.histories import (
+    FEATURES,
+    TAGS,
+    History,
+    describe,
+    forget_history,
+    no_history,
+    record,
+)
 from meshwright.features.policies.cache.eviction.pair_network import (
     PairNetwork,
     learn,
@@ -24,46 +32,20 @@ from meshwright.features.policies.cache.eviction.queues import (
     Queues,
     empty_queues,
     enter,
+    evict,
     last,
     leave,
     move,
 )
-from meshwright.search.compiled import compiled
+from meshwright.search.compiled import compiled, compiled_in_place
 
 _CANDIDATES = 4
-
-_GAPS, _DECAYS, _OTHERS = 8, 6, 4
-"""Features of an object: the last times between its requests, decaying counts of its
-requests, and its number of requests, their mean distance, the time since the last one and
-the size."""
-
-FEATURES = _GAPS + _DECAYS + _OTHERS
 
 _PENDING = 1 << 15
 """Comparisons that wait for their answer; the oldest are dropped."""
 
-_FIRST_HALF_LIFE = 8
-"""The decaying counts halve every 2^8, 2^10, ... requests."""
-
-_NEVER = 40.0
-"""The logarithm that stands for a time between requests that did not take place."""
-
-
-class _History(NamedTuple):
-    """What is known of each object.
-
-    asked: number of the last request, counted from 1; 0 for none.
-    requests: number of requests.
-    mean: mean distance of the requests.
-    gaps: logarithms of the last distances in eighths, the newest first.
-    decays: counts that halve after longer and longer times, as of the last request.
-    """
-
-    asked: np.ndarray
-    requests: np.ndarray
-    mean: np.ndarray
-    gaps: np.ndarray
-    decays: np.ndarray
+_SCALE = np.float32(1 / 160)
+"""Features of 8 bits are divided by 160 for the network: 20 octaves are 1."""
 
 
 class _Pending(NamedTuple):
@@ -85,47 +67,103 @@ class _Pending(NamedTuple):
     made: np.ndarray
 
 
+class Halp(NamedTuple):
+    """The state of HALP; `tail` and `features` describe the objects that are compared."""
+
+    queues: Queues
+    known: History
+    network: PairNetwork
+    pending: _Pending
+    tail: np.ndarray
+    features: np.ndarray
+    codes: np.ndarray
+
+
 @compiled
+def empty_halp(objects: int, seed: int) -> Halp:
+    """A cache without objects, and a network whose first weights are those of a seed."""
+    return Halp(
+        empty_queues(objects, 1),
+        no_history(objects),
+        random_network(FEATURES, seed),
+        _no_pending(objects),
+        np.zeros(_CANDIDATES, np.int32),
+        np.zeros((_CANDIDATES, FEATURES), np.float32),
+        np.zeros(FEATURES, np.uint8),
+    )
+
+
 def halp(
-    ids: np.ndarray, sizes: np.ndarray, capacity: int, hits: np.ndarray, seed: int
+    ids: np.ndarray,
+    sizes: np.ndarray,
+    tags: np.ndarray,
+    capacity: int,
+    hits: np.ndarray,
+    seed: int,
 ) -> None:
-    """Fill in `hits` under HALP, with a network whose first weights are those of a seed."""
-    objects = ids.max() + 1
-    queues = empty_queues(objects, 1)
-    known = _no_history(objects)
-    network = random_network(FEATURES, seed)
-    pending = _no_pending(objects)
-    tail = np.zeros(_CANDIDATES, np.int32)
-    features = np.zeros((_CANDIDATES, FEATURES), np.float32)
+    """Fill in `hits` under HALP; tags are features, as `tag_features` makes them."""
+    _run(empty_halp(ids.max() + 1, seed), ids, sizes, tags, capacity, hits)
+
+
+@compiled_in_place
+def _run(
+    state: Halp,
+    ids: np.ndarray,
+    sizes: np.ndarray,
+    tags: np.ndarray,
+    capacity: int,
+    hits: np.ndarray,
+) -> None:
+    """Fill in `hits` under HALP."""
     for t in range(len(ids)):
-        each, size = ids[t], sizes[t]
-        _answer(pending, network, each)
-        _record(known, each, t + 1)
-        if queues.place[each]:
-            hits[t] = True
-            move(queues, each, 1)
-            continue
-        if size > capacity:
-            continue
-        while queues.used[1] + size > capacity:
-            count = _last_objects(queues, tail)
-            best, greatest = 0, -np.inf
-            for k in range(count):
-                _describe(known, int(tail[k]), queues, t + 1, features[k])
-                value = score(network, features[k])
-                if value > greatest:
-                    best, greatest = k, value
-            if count > 1:
-                other = (best + 1 + (pending.made[0] * 7919) % (count - 1)) % count
-                _wait(pending, tail, features, best, other)
-            for k in range(count):
-                move(queues, int(tail[k]), 1)
-            leave(queues, int(tail[best]))
-        queues.stored[each] = size
-        enter(queues, each, 1)
+        for k in range(TAGS):
+            state.known.tags[ids[t], k] = tags[t, k]
+        hits[t] = request_halp(state, ids[t], sizes[t], capacity, t + 1)
 
 
-@compiled
+@compiled_in_place
+def request_halp(state: Halp, each: int, size: int, capacity: int, now: int) -> bool:
+    """Whether the request `now`, from 1 on, is a hit, after the cache has changed."""
+    queues = state.queues
+    queues.gone[-1] = 0
+    _answer(state.pending, state.network, each)
+    record(state.known, each, now)
+    if queues.place[each]:
+        move(queues, each, 1)
+        return True
+    if size > capacity:
+        return False
+    while queues.used[1] + size > capacity:
+        evict(queues, _choose(state, now))
+    queues.stored[each] = size
+    enter(queues, each, 1)
+    return False
+
+
+@compiled_in_place
+def _choose(state: Halp, now: int) -> int:
+    """The object to evict; the others that were compared return to the front."""
+    queues, tail, pending = state.queues, state.tail, state.pending
+    count = _last_objects(queues, tail)
+    best, greatest = 0, -np.inf
+    for k in range(count):
+        each = int(tail[k])
+        describe(state.known, each, queues.stored[each], now, state.codes)
+        for feature in range(FEATURES):
+            state.features[k, feature] = state.codes[feature] * _SCALE
+        value = score(state.network, state.features[k])
+        if value > greatest:
+            best, greatest = k, value
+    if count > 1:
+        other = (best + 1 + (pending.made[0] * 7919) % (count - 1)) % count
+        _wait(pending, tail, state.features, best, other)
+    for k in range(count):
+        if k != best:
+            move(queues, int(tail[k]), 1)
+    return int(tail[best])
+
+
+@compiled_in_place
 def _last_objects(queues: Queues, tail: np.ndarray) -> int:
     """Write the last objects of the queue to `tail`; returns their number."""
     count, each = 0, last(queues, 1)
@@ -134,56 +172,6 @@ def _last_objects(queues: Queues, tail: np.ndarray) -> int:
         each = queues.before[each]
         count += 1
     return count
-
-
-@compiled
-def _no_history(objects: int) -> _History:
-    """Nothing is known of any object."""
-    return _History(
-        np.zeros(objects, np.int64),
-        np.zeros(objects, np.int32),
-        np.zeros(objects, np.float32),
-        np.full((objects, _GAPS), np.uint8(255), np.uint8),
-        np.zeros((objects, _DECAYS), np.float32),
-    )
-
-
-@compiled
-def _record(known: _History, each: int, now: int) -> None:
-    """Remember a request for an object."""
-    if known.asked[each]:
-        gap = now - known.asked[each]
-        for k in range(_GAPS - 1, 0, -1):
-            known.gaps[each, k] = known.gaps[each, k - 1]
-        known.gaps[each, 0] = min(254, int(8 * math.log2(gap)))
-        known.mean[each] += (gap - known.mean[each]) / known.requests[each]
-        for k in range(_DECAYS):
-            known.decays[each, k] *= 2.0 ** (-gap / 2.0 ** (_FIRST_HALF_LIFE + 2 * k))
-    known.asked[each] = now
-    known.requests[each] += 1
-    for k in range(_DECAYS):
-        known.decays[each, k] += 1
-
-
-@compiled
-def _describe(
-    known: _History, each: int, queues: Queues, now: int, features: np.ndarray
-) -> None:
-    """Write the features of an object at a time, each about as large as 1."""
-    for k in range(_GAPS):
-        code = known.gaps[each, k]
-        features[k] = (_NEVER if code == 255 else code / 8) / 20
-    age = now - known.asked[each]
-    for k in range(_DECAYS):
-        half_life = 2.0 ** (_FIRST_HALF_LIFE + 2 * k)
-        decayed = known.decays[each, k] * 2.0 ** (-age / half_life)
-        features[_GAPS + k] = math.log2(1 + decayed) / 4
-    at = _GAPS + _DECAYS
-    features[at] = math.log2(known.requests[each]) / 8
-    mean = known.mean[each]
-    features[at + 1] = (math.log2(mean) if mean > 0 else _NEVER) / 20
-    features[at + 2] = math.log2(1 + age) / 20
-    features[at + 3] = math.log2(queues.stored[each]) / 20
 
 
 @compiled
@@ -199,7 +187,7 @@ def _no_pending(objects: int) -> _Pending:
     )
 
 
-@compiled
+@compiled_in_place
 def _wait(
     pending: _Pending, tail: np.ndarray, features: np.ndarray, one: int, other: int
 ) -> None:
@@ -211,13 +199,14 @@ def _wait(
         place = one if side == 0 else other
         each = tail[place]
         pending.objects[at, side] = each
-        pending.features[at, side] = features[place]
+        for k in range(FEATURES):
+            pending.features[at, side, k] = features[place, k]
         pending.older[at, side] = pending.newest[each]
         pending.newest[each] = number
     pending.made[0] += 1
 
 
-@compiled
+@compiled_in_place
 def _answer(pending: _Pending, network: PairNetwork, each: int) -> None:
     """Learn from the comparisons of an object that is asked for: the other was better."""
     number = pending.newest[each]
@@ -231,3 +220,12 @@ def _answer(pending: _Pending, network: PairNetwork, each: int) -> None:
             pending.is_open[at] = False
             learn(network, pending.features[at, 1 - side], pending.features[at, side])
         number = pending.older[at, side]
+
+
+@compiled_in_place
+def forget_halp(state: Halp, each: int) -> None:
+    """Take an object out, if it is in the cache, and what is known of it."""
+    if state.queues.place[each]:
+        leave(state.queues, each)
+    forget_history(state.known, each)
+    state.pending.newest[each] = -1

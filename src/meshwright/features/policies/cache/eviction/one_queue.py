@@ -10,55 +10,90 @@ differences:
   to the front and around, takes marks away, and evicts the first object without one.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meshwright.features.policies.cache.eviction.queues import (
     Queues,
     empty_queues,
     enter,
+    evict,
     last,
     leave,
     move,
 )
-from meshwright.search.compiled import compiled
+from meshwright.search.compiled import compiled, compiled_in_place
 
 FIFO, LRU, CLOCK, SIEVE = range(4)
 
 _QUEUE = 1
 
 
+class OneQueue(NamedTuple):
+    """The state of a rule: a queue, the marked objects, and SIEVE's hand."""
+
+    queues: Queues
+    marked: np.ndarray
+    hand: np.ndarray
+
+
 @compiled
+def empty_queue(objects: int) -> OneQueue:
+    """A cache without objects."""
+    hand = np.full(1, objects + _QUEUE, np.int64)
+    return OneQueue(empty_queues(objects, 1), np.zeros(objects, np.bool_), hand)
+
+
 def one_queue(
     ids: np.ndarray, sizes: np.ndarray, capacity: int, hits: np.ndarray, rule: int
 ) -> None:
     """Fill in `hits` under one of the four rules."""
-    objects = ids.max() + 1
-    queues = empty_queues(objects, 1)
-    marked = np.zeros(objects, np.bool_)
-    hand = objects + _QUEUE
+    _run(empty_queue(ids.max() + 1), ids, sizes, capacity, hits, rule)
+
+
+@compiled_in_place
+def _run(
+    state: OneQueue,
+    ids: np.ndarray,
+    sizes: np.ndarray,
+    capacity: int,
+    hits: np.ndarray,
+    rule: int,
+) -> None:
+    """Fill in `hits` under one of the rules."""
     for t in range(len(ids)):
-        each, size = ids[t], sizes[t]
-        if queues.place[each]:
-            hits[t] = True
-            marked[each] = rule >= CLOCK
-            if rule == LRU:
-                move(queues, each, _QUEUE)
-            continue
-        if size > capacity:
-            continue
-        while queues.used[_QUEUE] + size > capacity:
-            if rule == SIEVE:
-                victim = _below_hand(queues, marked, hand)
-                hand = queues.before[victim]
-            else:
-                victim = _unmarked_last(queues, marked)
-            leave(queues, victim)
-        queues.stored[each] = size
-        marked[each] = False
-        enter(queues, each, _QUEUE)
+        hits[t] = request_one_queue(state, ids[t], sizes[t], capacity, rule)
 
 
-@compiled
+@compiled_in_place
+def request_one_queue(
+    state: OneQueue, each: int, size: int, capacity: int, rule: int
+) -> bool:
+    """Whether a request is a hit, after the cache has changed as a rule says."""
+    queues, marked = state.queues, state.marked
+    queues.gone[-1] = 0
+    if queues.place[each]:
+        marked[each] = rule >= CLOCK
+        if rule == LRU:
+            move(queues, each, _QUEUE)
+        return True
+    if size > capacity:
+        return False
+    while queues.used[_QUEUE] + size > capacity:
+        if rule == SIEVE:
+            victim = _below_hand(queues, marked, state.hand[0])
+            state.hand[0] = queues.before[victim]
+        else:
+            victim = _unmarked_last(queues, marked)
+        evict(queues, victim)
+    queues.stored[each] = size
+    marked[each] = False
+    enter(queues, each, _QUEUE)
+    return False
+
+
+@compiled_in_place
 def _unmarked_last(queues: Queues, marked: np.ndarray) -> int:
     """The last object, after marked ones before it moved to the front without marks."""
     each = last(queues, _QUEUE)
@@ -69,7 +104,7 @@ def _unmarked_last(queues: Queues, marked: np.ndarray) -> int:
     return each
 
 
-@compiled
+@compiled_in_place
 def _below_hand(queues: Queues, marked: np.ndarray, hand: int) -> int:
     """The first unmarked object from SIEVE's hand on; those before it lose their marks."""
     head = len(queues.place) + _QUEUE
@@ -80,3 +115,12 @@ def _below_hand(queues: Queues, marked: np.ndarray, hand: int) -> int:
         if each == head:
             each = queues.before[head]
     return each
+
+
+@compiled_in_place
+def forget_one_queue(state: OneQueue, each: int) -> None:
+    """Take an object out, if it is in the cache."""
+    if state.hand[0] == each:
+        state.hand[0] = state.queues.before[each]
+    if state.queues.place[each]:
+        leave(state.queues, each)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.search.compiled import compiled
+from meshwright.search.compiled import compiled, compiled_in_place
 
 
 class Queues(NamedTuple):
@@ -19,6 +19,7 @@ class Queues(NamedTuple):
     place: number of the queue that an object is in; 0 for none.
     stored: bytes of each object, as of the request that stored it.
     used: bytes of all objects of a queue, by its number.
+    gone: objects evicted by the present request; `gone[-1]` is their number.
     """
 
     before: np.ndarray
@@ -26,6 +27,7 @@ class Queues(NamedTuple):
     place: np.ndarray
     stored: np.ndarray
     used: np.ndarray
+    gone: np.ndarray
 
 
 @compiled
@@ -38,16 +40,17 @@ def empty_queues(objects: int, number: int) -> Queues:
         np.zeros(objects, np.int8),
         np.zeros(objects, np.int64),
         np.zeros(number + 1, np.int64),
+        np.zeros(objects + 1, np.int32),
     )
 
 
-@compiled
+@compiled_in_place
 def last(queues: Queues, where: int) -> int:
     """The oldest object of a queue that has one."""
     return queues.before[len(queues.place) + where]
 
 
-@compiled
+@compiled_in_place
 def enter(queues: Queues, each: int, where: int) -> None:
     """Put an object that is in no queue at the front of one."""
     head = len(queues.place) + where
@@ -58,7 +61,7 @@ def enter(queues: Queues, each: int, where: int) -> None:
     queues.used[where] += queues.stored[each]
 
 
-@compiled
+@compiled_in_place
 def leave(queues: Queues, each: int) -> None:
     """Take an object out of its queue."""
     queues.after[queues.before[each]] = queues.after[each]
@@ -67,8 +70,22 @@ def leave(queues: Queues, each: int) -> None:
     queues.place[each] = 0
 
 
-@compiled
+@compiled_in_place
 def move(queues: Queues, each: int, where: int) -> None:
     """Take an object out of its queue, and put it at the front of one."""
     leave(queues, each)
     enter(queues, each, where)
+
+
+@compiled_in_place
+def evict(queues: Queues, each: int) -> None:
+    """Take an object out of its queue, and out of the cache."""
+    leave(queues, each)
+    note_evicted(queues.gone, each)
+
+
+@compiled_in_place
+def note_evicted(gone: np.ndarray, each: int) -> None:
+    """Add an object to those that the present request evicted."""
+    gone[gone[-1]] = each
+    gone[-1] += 1

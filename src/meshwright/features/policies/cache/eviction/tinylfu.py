@@ -12,7 +12,7 @@ from meshwright.features.policies.cache.eviction.queues import (
     leave,
     move,
 )
-from meshwright.search.compiled import compiled
+from meshwright.search.compiled import compiled, compiled_in_place
 
 _WINDOW_SHARE, _PROTECTED_SHARE = 0.01, 0.8
 """Shares of the window in the cache, and of the protected part in the rest."""
@@ -82,7 +82,7 @@ def _empty_sketch(objects: int) -> _Sketch:
     return _Sketch(np.zeros((_ROWS, width), np.uint8), clock)
 
 
-@compiled
+@compiled_in_place
 def _column(each: int, row: int, width: int) -> int:
     """The column in which a row of the sketch counts an object: a hash of both."""
     mixed = np.uint64(each + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -93,7 +93,7 @@ def _column(each: int, row: int, width: int) -> int:
     return int(mixed & np.uint64(width - 1))
 
 
-@compiled
+@compiled_in_place
 def _frequency(sketch: _Sketch, each: int) -> int:
     """About how often an object was asked for, lately: never too low a number."""
     least = _MOST
@@ -117,7 +117,7 @@ def _count(sketch: _Sketch, each: int) -> None:
         sketch.counts[:] = sketch.counts // 2
 
 
-@compiled
+@compiled_in_place
 def _admit(queues: Queues, sketch: _Sketch, candidate: int, main: int) -> None:
     """Let an object into the main part if it is worth more than what it displaces."""
     used, size = queues.used, queues.stored[candidate]
