@@ -4,6 +4,15 @@ These are the public names of `features/policies`.
 """
 
 from meshwright.features.policies.cache.bounds import least_misses
+from meshwright.features.policies.cache.generate import (
+    loop_trace,
+    scan_trace,
+    video_trace,
+    zipf_trace,
+)
+from meshwright.features.policies.cache.impact import Impact, impact
+from meshwright.features.policies.cache.serving.cache import SERVING, Cache
+from meshwright.features.policies.cache.serving.metrics import CacheMetrics
 from meshwright.features.policies.cache.simulate import (
     POLICIES,
     CacheSimulation,
@@ -13,10 +22,19 @@ from meshwright.features.policies.cache.trace import Trace, read_trace, trace
 
 __all__ = [
     "POLICIES",
+    "SERVING",
+    "Cache",
+    "CacheMetrics",
     "CacheSimulation",
+    "Impact",
     "Trace",
+    "impact",
     "least_misses",
+    "loop_trace",
     "read_trace",
+    "scan_trace",
     "simulate",
     "trace",
+    "video_trace",
+    "zipf_trace",
 ]

@@ -6,7 +6,16 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from meshwright.policies import POLICIES, Trace, least_misses, simulate, trace
+from meshwright.features.policies.cache.eviction.halp import empty_halp
+from meshwright.policies import (
+    POLICIES,
+    Trace,
+    least_misses,
+    loop_trace,
+    scan_trace,
+    simulate,
+    trace,
+)
 from tests.features.policies.cache import traces
 
 LIBCACHESIM = {
@@ -124,6 +133,39 @@ def test_a_loop_that_does_not_fit_misses_always_but_for_belady() -> None:
         assert simulate(requests, 10, policy).miss_ratio == 1
     # after the first round, every tenth request is a miss
     assert simulate(requests, 10, "belady").misses == 11 + 19 * 11 // 10
+
+
+def test_two_queues_of_a_tiny_cache() -> None:
+    """Four objects fit; one may be new, and two are remembered after their eviction."""
+    requests = trace([1, 2, 3, 4, 5, 1, 1, 2, 3])
+    hits = simulate(requests, 4, "2q").hits
+    # 1, 2 and 3 come back as ghosts, and enter the main queue, in place of new objects
+    assert hits.tolist() == [False] * 6 + [True, False, False]
+
+
+def test_halp_keeps_less_than_100_bytes_for_each_object() -> None:
+    def num_bytes(state: object) -> int:
+        if isinstance(state, np.ndarray):
+            return state.nbytes
+        return sum(num_bytes(each) for each in state)
+
+    sizes = [num_bytes(empty_halp(objects, 0)) for objects in (1_000, 3_000)]
+    assert (sizes[1] - sizes[0]) / 2_000 <= 100
+
+
+def test_foresight_follows_what_is_best() -> None:
+    """SIEVE and LRU lose on loops, S3-FIFO is weak on what LFU keeps."""
+    for requests in (
+        loop_trace(3_000, 20),
+        traces.zipf(),
+        scan_trace(40_000, 2_000, 3),
+    ):
+        capacity = requests.working_set // 20
+        best, foresight = (
+            min(simulate(requests, capacity, each).missed_bytes for each in names)
+            for names in (("lru", "sieve", "s3fifo", "lfuda"), ("foresight",))
+        )
+        assert foresight < 1.03 * best
 
 
 def test_halp_learns_what_lru_cannot_see() -> None:

@@ -99,7 +99,15 @@ def test_command(tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert [run["misses"] for run in result["runs"]] == [3, 3, 3, 3]
     assert result["working_set_bytes"] == 30
-    for wrong in (("--cache", "0%"), ("--cache", "x"), ("--policies", "lrv")):
+    page = tmp_path / "page.html"
+    assert run("--cache", "67%", "--policies", "lru", "--out", str(page)).stdout
+    assert "<svg" in page.read_text()
+    for wrong in (
+        ("--out", "page.txt"),
+        ("--cache", "0%"),
+        ("--cache", "x"),
+        ("--policies", "lrv"),
+    ):
         refused = run(*wrong)
         assert refused.returncode == 2
         assert refused.stderr.startswith("error: ")
