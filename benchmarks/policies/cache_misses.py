@@ -46,7 +46,7 @@ def rows(requests: Trace, shares: list[float]) -> dict[str, dict[str, float]]:
 def main(chosen: Options) -> None:
     """Print a table for each trace, and store the figures."""
     shares = [float(share) for share in chosen.shares.split(",")]
-    figures = {}
+    figures = chosen.stored({})
     for path in chosen.traces:
         requests = read_trace(path, form=chosen.form, changed="separate")
         rows(requests, shares[:1])  # compiles the policies
