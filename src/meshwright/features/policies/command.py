@@ -38,7 +38,7 @@ def _group() -> None:
 
 
 @policies_command.command("simulate")
-def simulate_command(
+def simulate_command(  # noqa: PLR0913  the options of a command
     trace: Annotated[
         Path, Argument(help="requests as text: time,id,size, or ids alone; .gz, .xz")
     ],

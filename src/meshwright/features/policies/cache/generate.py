@@ -7,7 +7,7 @@ from meshwright.features.policies.cache.trace import Trace, trace
 
 
 def loop_trace(objects: int, rounds: int, size: int = 1) -> Trace:
-    """The same objects in the same order, again and again.
+    """A trace of the same objects in the same order, again and again.
 
     LRU and FIFO miss always if the loop does not fit; Belady misses, after the first round,
     one of `objects - 1` requests for each object that does not fit.

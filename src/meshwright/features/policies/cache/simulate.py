@@ -11,7 +11,7 @@ from meshwright.features.policies.cache.eviction import ranked
 from meshwright.features.policies.cache.eviction.arc import arc
 from meshwright.features.policies.cache.eviction.foresight import foresight
 from meshwright.features.policies.cache.eviction.halp import halp
-from meshwright.features.policies.cache.eviction.histories import tag_features
+from meshwright.features.policies.cache.eviction.learning.histories import tag_features
 from meshwright.features.policies.cache.eviction.lhd import lhd
 from meshwright.features.policies.cache.eviction.lrb import LRB, THREE_L, lrb
 from meshwright.features.policies.cache.eviction.probation import s3fifo, two_queues

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.histories import TAGS
 from meshwright.features.policies.cache.eviction.learned import (
     Learned,
     empty_learned,
     forget_learned,
     request_learned,
 )
+from meshwright.features.policies.cache.eviction.learning.histories import TAGS
 from meshwright.features.policies.cache.eviction.one_queue import (
     SIEVE,
     OneQueue,

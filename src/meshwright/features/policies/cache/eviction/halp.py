@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.histories import (
+from meshwright.features.policies.cache.eviction.learning.histories import (
     FEATURES,
     TAGS,
     History,
@@ -22,7 +22,7 @@ from meshwright.features.policies.cache.eviction.histories import (
     no_history,
     record,
 )
-from meshwright.features.policies.cache.eviction.pair_network import (
+from meshwright.features.policies.cache.eviction.learning.pair_network import (
     PairNetwork,
     learn,
     random_network,

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.boosted_trees import (
+from meshwright.features.policies.cache.eviction.learning.boosted_trees import (
     Forest,
     fit,
     no_forest,
     predict,
 )
-from meshwright.features.policies.cache.eviction.histories import (
+from meshwright.features.policies.cache.eviction.learning.histories import (
     FEATURES,
     History,
     describe,
@@ -25,13 +25,13 @@ from meshwright.features.policies.cache.eviction.histories import (
     no_history,
     record,
 )
-from meshwright.features.policies.cache.eviction.lessons import (
+from meshwright.features.policies.cache.eviction.learning.lessons import (
     Lessons,
     asked_again,
     look_at,
     no_lessons,
 )
-from meshwright.features.policies.cache.eviction.members import (
+from meshwright.features.policies.cache.eviction.learning.members import (
     Members,
     draw,
     drop,
@@ -146,7 +146,7 @@ def _study(state: Learned, each: int, size: int, now: int) -> None:
 
 @compiled_in_place
 def least_useful(state: Learned, now: int) -> int:
-    """Of members drawn at random, the one that is expected to be of least use."""
+    """The object that is expected to be of least use, among members drawn at random."""
     worst, greatest = -1, -np.inf
     for _ in range(_CANDIDATES):
         each = draw(state.members)

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.histories import (
+from meshwright.features.policies.cache.eviction.learning.histories import (
     UNKNOWN,
     History,
     eighths,
     no_history,
     record,
 )
-from meshwright.features.policies.cache.eviction.members import (
+from meshwright.features.policies.cache.eviction.learning.members import (
     Members,
     draw,
     drop,
@@ -94,7 +94,7 @@ def _class(known: History, each: int) -> int:
 
 @compiled_in_place
 def _least_dense(state: Lhd, now: int) -> int:
-    """Of objects drawn at random, the one with the least hit density."""
+    """The object with the least hit density among some drawn at random."""
     members, known = state.members, state.known
     victim, least = -1, np.inf
     for _ in range(_CANDIDATES):

@@ -13,26 +13,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.boosted_trees import (
+from meshwright.features.policies.cache.eviction.learning.boosted_trees import (
     Forest,
     fit,
     no_forest,
     predict,
 )
-from meshwright.features.policies.cache.eviction.histories import (
+from meshwright.features.policies.cache.eviction.learning.histories import (
     FEATURES,
     History,
     describe,
     no_history,
     record,
 )
-from meshwright.features.policies.cache.eviction.lessons import (
+from meshwright.features.policies.cache.eviction.learning.lessons import (
     Lessons,
     asked_again,
     look_at,
     no_lessons,
 )
-from meshwright.features.policies.cache.eviction.members import (
+from meshwright.features.policies.cache.eviction.learning.members import (
     Members,
     draw,
     drop,

@@ -91,7 +91,7 @@ def _run(  # noqa: PLR0913  the state, and the arguments of the loop
 
 
 @compiled_in_place
-def request_ranked(
+def request_ranked(  # noqa: PLR0913  what a request is, and when
     state: Ranked,
     each: int,
     size: int,

@@ -10,7 +10,7 @@ from typing import Any
 from meshwright.errors import PolicyError, did_you_mean
 from meshwright.features.policies.cache.serving.metrics import COUNTS, CacheMetrics
 from meshwright.features.policies.cache.serving.rules import RULES
-from meshwright.features.policies.cache.serving.shard import Shard
+from meshwright.features.policies.cache.serving.shard import CacheShard
 
 SERVING = ("lru", *RULES)
 """The policies that a cache can run."""
@@ -56,7 +56,7 @@ class Cache[K: Hashable, V]:
         self.capacity = int(bytes)
         limits = [self.capacity // shards] * shards
         limits[0] += self.capacity % shards
-        self._shards = tuple(Shard(policy, limit, clock, seed) for limit in limits)
+        self._shards = tuple(CacheShard(policy, limit, clock, seed) for limit in limits)
         self._number = shards
 
     def get(self, key: K, default: V | None = None) -> V | None:
@@ -181,9 +181,9 @@ class Cache[K: Hashable, V]:
     def __contains__(self, key: K) -> bool:
         return key in self._shards[hash(key) % self._number].entries
 
-    def _store(
+    def _store(  # noqa: PLR0913  an object, and the load that brought it
         self,
-        shard: Shard,
+        shard: CacheShard,
         key: K,
         value: V,
         size: int,
@@ -210,12 +210,12 @@ class Cache[K: Hashable, V]:
                 wanted = size - (free if others else shard.limit)
             self._borrow(shard, wanted, may_evict=not others)
 
-    def _free_elsewhere(self, shard: Shard, wanted: int) -> bool:
+    def _free_elsewhere(self, shard: CacheShard, wanted: int) -> bool:
         """Whether the other shards seem to have so many bytes free."""
         free = sum(each.limit - each.used for each in self._shards if each is not shard)
         return free >= wanted
 
-    def _borrow(self, shard: Shard, wanted: int, *, may_evict: bool) -> None:
+    def _borrow(self, shard: CacheShard, wanted: int, *, may_evict: bool) -> None:
         """Move bytes of other shards' limits to one shard, one lock after another."""
         for other in self._shards:
             if wanted <= 0:
@@ -263,7 +263,7 @@ class Cache[K: Hashable, V]:
         is_real = isinstance(error, Exception)
         future.set_exception(error if is_real else _AbandonedError())
 
-    def _end(self, shard: Shard, key: K, future: Future[Any]) -> None:
+    def _end(self, shard: CacheShard, key: K, future: Future[Any]) -> None:
         """Note the end of a load."""
         with shard.lock:
             shard.loads += 1

@@ -1,4 +1,4 @@
-"""What a shard evicts: LRU by Python's own ordered dictionary, other policies compiled."""
+"""Orders of eviction: LRU by Python's ordered dictionary, other policies compiled."""
 
 import itertools
 from collections import OrderedDict
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.histories import tag_features
+from meshwright.features.policies.cache.eviction.learning.histories import tag_features
 from meshwright.features.policies.cache.serving.rules import RULES, grown, in_list
 
 _BATCH = 256

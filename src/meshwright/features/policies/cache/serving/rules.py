@@ -14,7 +14,7 @@ from meshwright.features.policies.cache.eviction import foresight as seeing
 from meshwright.features.policies.cache.eviction import halp as pairs
 from meshwright.features.policies.cache.eviction import one_queue as queue
 from meshwright.features.policies.cache.eviction import probation
-from meshwright.features.policies.cache.eviction.histories import History
+from meshwright.features.policies.cache.eviction.learning.histories import History
 from meshwright.features.policies.cache.eviction.queues import Queues
 from meshwright.search.compiled import compiled
 

@@ -17,7 +17,7 @@ type Entry = tuple[Any, int, float | None]
 """A stored object: its value, its bytes, and the time from which it is gone."""
 
 
-class Shard:
+class CacheShard:
     """Entries, their order, and counts of what happened; all under `lock`.
 
     limit: the most bytes of the entries; the cache moves it between shards.

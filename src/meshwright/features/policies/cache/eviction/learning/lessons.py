@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.histories import (
+from meshwright.features.policies.cache.eviction.learning.histories import (
     FEATURES,
     History,
     describe,

@@ -129,7 +129,7 @@ def forget_history(known: History, each: int) -> None:
 
 
 def tag_features(tags: np.ndarray) -> np.ndarray:
-    """Features of the first tags of requests [N, TAGS]: logarithms in eighths, 0 for none."""
+    """Features of the first tags of requests [N, TAGS]: logarithms, 0 for none."""
     out = np.zeros((len(tags), TAGS), np.uint8)
     some = np.minimum(1 + np.abs(tags[:, :TAGS]), 1e9).astype(np.float32)
     out[:, : some.shape[1]] = np.clip((some.view(np.int32) >> 20) - 1016, 0, 254)
