@@ -92,7 +92,7 @@ def work(
 @pytest.mark.parametrize("policy", ["lru", "halp", "foresight"])
 def test_eight_threads_under_faults(policy: str) -> None:
     faults = Faults(0)
-    cache = Cache[int, tuple[int, int]](5_000, policy, clock=faults.clock)
+    cache = Cache[int, tuple[int, int]](1_000, policy, clock=faults.clock)
     failed: list[BaseException] = []
 
     def run(thread: int) -> None:
@@ -115,6 +115,7 @@ def test_eight_threads_under_faults(policy: str) -> None:
     assert figures.objects == len(cache)
     assert figures.expirations
     assert figures.failed_loads
+    assert figures.evictions
 
 
 def test_a_key_is_loaded_once_for_all_who_wait() -> None:
