@@ -165,10 +165,12 @@ class Cache[K: Hashable, V]:
 
     @property
     def metrics(self) -> CacheMetrics:
-        """What the cache has done and has; each shard's figures are of one moment."""
+        """What the cache has done and has, at one moment: all shards are locked for it."""
         totals = dict.fromkeys((*COUNTS, "objects", "bytes"), 0)
-        for shard in self._shards:
-            with shard.lock:
+        with contextlib.ExitStack() as locks:
+            for shard in self._shards:
+                locks.enter_context(shard.lock)
+            for shard in self._shards:
                 for name in COUNTS:
                     totals[name] += getattr(shard, name)
                 totals["objects"] += len(shard.entries)
