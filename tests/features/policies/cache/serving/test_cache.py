@@ -77,14 +77,14 @@ def work(
             assert value is None or value[0] == key
         elif what < 0.8:
             with contextlib.suppress(OSError):
-                assert cache.load(key, faults.load, 1 + key % 50, ttl=5)[0] == key
+                assert cache.load(key, faults.load, 1 + key % 50, ttl=0.1)[0] == key
         elif what < 0.82:
             cache.delete(key)
         else:
             own = key - key % 8 + thread
             version = faults.versions.get(own, 0) + 1
             faults.versions[own] = version
-            cache.put(own, (own, version), 1 + own % 50, ttl=draws.choice((None, 5)))
+            cache.put(own, (own, version), 1 + own % 50, ttl=draws.choice((None, 0.1)))
             value = cache.get(own)
             assert value is None or value == (own, version)  # no update is lost
 
