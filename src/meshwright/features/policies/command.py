@@ -23,6 +23,11 @@ from meshwright.features.policies.cache.simulate import (
     simulate,
 )
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
+from meshwright.features.policies.compiler.commands import (
+    build_command,
+    corpus_command,
+    tune_command,
+)
 from meshwright.machine.memory_size import show_bytes, size_bytes
 
 policies_command = typer.Typer(
@@ -35,6 +40,14 @@ policies_command = typer.Typer(
 @policies_command.callback()
 def _group() -> None:
     """Compare learned policies in systems with the ones that they replace."""
+
+
+policies_command.command("corpus")(corpus_command)
+policies_command.command("tune")(tune_command)
+policies_command.command(
+    "build",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
+)(build_command)
 
 
 @policies_command.command("simulate")

@@ -1,0 +1,147 @@
+"""LLVM's interactive channel: observations of a compiler and advice, over two fifos.
+
+The compiler writes a JSON line with the features and the advice that it wants. For each
+decision a line `{"observation": n}`, the raw tensors in the order of the header, and a
+newline follow; the answer is the raw tensor of the advice
+(LLVM: InteractiveModelRunner.h).
+"""
+
+import json
+import os
+import select
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_DTYPES = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8"}
+_POLL_S = 0.05
+"""Seconds between looks at whether the compiler still runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a compiler knows where it asks for a decision.
+
+    features: arrays by name. default: the decision of the compiler's own heuristic;
+        `None` if it does not tell.
+    """
+
+    features: Mapping[str, NDArray[Any]]
+
+    @property
+    def default(self) -> int | None:
+        """The heuristic's decision, of inlining only."""
+        value = self.features.get("inlining_default")
+        return None if value is None else int(value[0])
+
+
+Advise = Callable[[Observation], float | None]
+"""A policy: from an observation to its advice."""
+
+
+@dataclass(slots=True)
+class Channel:
+    """One end of the two fifos `base`.in and `base`.out; `converse` until the process ends.
+
+    decisions: the answers so far. fault: what ended the conversation early.
+    """
+
+    base: Path
+    advise: Advise
+    decisions: list[float] = field(default_factory=list[float])
+    fault: BaseException | None = None
+    _in: int = -1
+    _out: int = -1
+    _rest: bytes = b""
+
+    def open(self) -> None:
+        """Make the fifos and open both without waiting for the compiler."""
+        for end in ("in", "out"):
+            os.mkfifo(f"{self.base}.{end}")
+        self._in = os.open(f"{self.base}.in", os.O_RDWR)
+        self._out = os.open(f"{self.base}.out", os.O_RDONLY | os.O_NONBLOCK)
+
+    def close(self) -> None:
+        """Close both fifos, upon which a compiler that waits for advice fails."""
+        os.close(self._in)
+        os.close(self._out)
+
+    def converse(self, process: "subprocess.Popen[bytes]") -> None:
+        """Answer until the process ends; a fault of the policy kills the process."""
+        try:
+            header = self._line(process)
+            if header is None:
+                return
+            layout = json.loads(header)
+            tensors = [_tensor(spec) for spec in layout["features"]]
+            advice = np.dtype(_tensor(layout["advice"])[1])
+            total = sum(dtype.itemsize * count for _, dtype, count in tensors)
+            while (line := self._line(process)) is not None:
+                if b'"observation"' not in line:
+                    continue  # {"context": name}, before each module
+                raw = self._take(process, total + 1)
+                if raw is None:
+                    return
+                decision = self.advise(Observation(_arrays(raw, tensors)))
+                self.decisions.append(float(decision or 0))
+                os.write(self._in, np.asarray(decision or 0, advice).tobytes())
+        except Exception as fault:  # noqa: BLE001  any fault of the user's policy
+            self.fault = fault
+            process.kill()
+
+    def _line(self, process: "subprocess.Popen[bytes]") -> bytes | None:
+        while b"\n" not in self._rest:
+            if not self._read(process):
+                return None
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line
+
+    def _take(self, process: "subprocess.Popen[bytes]", size: int) -> bytes | None:
+        while len(self._rest) < size:
+            if not self._read(process):
+                return None
+        raw, self._rest = self._rest[:size], self._rest[size:]
+        return raw
+
+    def _read(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Read what has come; `False` if the process has ended and nothing is left."""
+        while True:
+            ended = process.poll() is not None
+            if select.select([self._out], [], [], 0 if ended else _POLL_S)[0]:
+                try:
+                    new = os.read(self._out, 1 << 16)
+                except BlockingIOError:
+                    new = b""
+                self._rest += new
+                if new:
+                    return True
+                if not ended:
+                    select.select([], [], [], 1e-3)  # the compiler is about to end
+            if ended:
+                return False
+
+
+def _tensor(spec: Mapping[str, Any]) -> tuple[str, np.dtype[Any], int]:
+    """Name, dtype and number of elements of a tensor in the header."""
+    return (
+        spec["name"],
+        np.dtype(_DTYPES[spec["type"]]),
+        int(np.prod(spec["shape"], dtype=np.int64)),
+    )
+
+
+def _arrays(
+    raw: bytes, tensors: list[tuple[str, np.dtype[Any], int]]
+) -> dict[str, NDArray[Any]]:
+    """The tensors of an observation by name."""
+    arrays: dict[str, NDArray[Any]] = {}
+    offset = 0
+    for name, dtype, count in tensors:
+        arrays[name] = np.frombuffer(raw, dtype, count, offset)
+        offset += dtype.itemsize * count
+    return arrays

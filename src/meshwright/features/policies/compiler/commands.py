@@ -1,0 +1,128 @@
+"""`meshwright policies corpus`, `tune` and `build`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from meshwright.app.output.progress import show_progress
+from meshwright.app.output.table import Table
+from meshwright.cli.arguments.options import AsJson, make_console
+from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.clang import find_clang
+from meshwright.features.policies.compiler.compiler import Compiler
+from meshwright.features.policies.compiler.corpus import read_corpus
+from meshwright.features.policies.compiler.project import build, record
+from meshwright.features.policies.compiler.tuning.tune import TunedUnit, tune
+
+ClangName = Annotated[
+    str | None, Option(help="clang 17 or newer: a name or path; else what is found")
+]
+
+
+def corpus_command(
+    projects: Annotated[list[Path], Argument(help="folders of make or cmake projects")],
+    out: Annotated[Path, Option(help="folder of the corpus")],
+    clang: ClangName = None,
+    flags: Annotated[str, Option(help="flags after the project's own")] = "-Oz",
+) -> None:
+    """Build copies of projects, and keep their files as units that compile alone."""
+    compiler = find_clang(clang)
+    for project in projects:
+        with show_progress(f"building {project}"):
+            added = record(compiler, project, out, flags.split())
+        print(f"{project}: {added} units")
+
+
+def tune_command(  # noqa: PLR0913  the options of a command
+    corpus: Annotated[Path, Argument(help="folder that `policies corpus` wrote")],
+    out: Annotated[Path, Option(help="folder for replay files; resumes")],
+    goal: Annotated[str, Option(help="what to make small: size")] = "size",
+    seconds: Annotated[float, Option(min=1, help="time of the search")] = 600,
+    workers: Annotated[int, Option(min=1, help="compilations at once")] = 2,
+    clang: ClangName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search for the inlining with the least text, for each unit of a corpus."""
+    if goal != "size":
+        raise PolicyError(f"goal is {goal!r}; wanted 'size', text bytes of objects")
+    units = read_corpus(corpus)
+    with Compiler(clang) as compiler, show_progress("tuning") as show:
+        found = tune(
+            units,
+            compiler,
+            out,
+            seconds=seconds,
+            workers=workers,
+            show=lambda unit: show(f"{unit.unit} {_change(unit)}"),
+        )
+    if as_json:
+        print(json.dumps([asdict(unit) for unit in found], indent=2))
+        return
+    make_console().print(_tuned_table(found))
+    if len(found) < len(units):
+        print(f"{len(units) - len(found)} units left: run it again to go on")
+
+
+def build_command(
+    context: typer.Context,
+    replay: Annotated[Path, Option(help="folder that `policies tune` wrote")],
+    clang: ClangName = None,
+    flags: Annotated[str, Option(help="flags after the project's own")] = "-Oz",
+    as_json: AsJson = False,
+) -> None:
+    """Run a build (after --) with tuned inlining; print sizes before and after."""
+    if not context.args:
+        raise PolicyError("there is no build; write it after --, such as -- make")
+    status, sizes = build(find_clang(clang), context.args, replay, flags.split())
+    if as_json:
+        print(json.dumps([asdict(each) for each in sizes], indent=2))
+    elif not sizes:
+        print("the build compiled no file through cc, gcc, clang, CC or CXX in PATH")
+    else:
+        rows = [
+            (
+                each.object,
+                f"{each.before:,}",
+                f"{each.after:,}",
+                f"{each.after / max(1, each.before) - 1:+.2%}",
+                f"{each.stale} of {each.sites}" if each.is_tuned else "no replay file",
+            )
+            for each in sizes
+        ]
+        before = sum(each.before for each in sizes)
+        after = sum(each.after for each in sizes)
+        change = f"{after / max(1, before) - 1:+.2%}"
+        rows.append(("all", f"{before:,}", f"{after:,}", change, ""))
+        titles = ("object", ">before", ">after", ">change", ">stale call sites")
+        make_console().print(Table(titles, tuple(rows)))
+    raise typer.Exit(status)
+
+
+def _change(unit: TunedUnit) -> str:
+    return f"{unit.text_bytes / max(1, unit.default_bytes) - 1:+.2%}"
+
+
+def _tuned_table(found: Sequence[TunedUnit]) -> Table:
+    rows = [
+        (
+            unit.unit,
+            f"{unit.default_bytes:,}",
+            f"{unit.text_bytes:,}",
+            _change(unit),
+            f"{unit.compilations:,}",
+            "optimal" if unit.is_optimal else "" if unit.is_complete else "cut short",
+        )
+        for unit in found
+    ]
+    before = sum(unit.default_bytes for unit in found)
+    after = sum(unit.text_bytes for unit in found)
+    change = f"{after / max(1, before) - 1:+.2%}"
+    work = f"{sum(unit.compilations for unit in found):,}"
+    rows.append(("all", f"{before:,}", f"{after:,}", change, work, ""))
+    titles = ("unit", ">default", ">tuned", ">change", ">compilations", "")
+    return Table(titles, tuple(rows))

@@ -1,0 +1,229 @@
+"""One file compiled by a stock clang, with decisions from callbacks or a replay file."""
+
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.channel import Advise, Channel
+from meshwright.features.policies.compiler.clang import find_clang
+from meshwright.features.policies.compiler.driver import replay_flags, text_bytes
+from meshwright.features.policies.compiler.replay import (
+    CallSite,
+    Decisions,
+    inlined_sites,
+    write_replay,
+)
+
+_CHANNELS: Mapping[str, tuple[str, ...]] = {
+    "inline": (
+        "-enable-ml-inliner=release",
+        "-inliner-interactive-include-default",
+        "-ml-advisor-size-increase-threshold=1e9",  # else none is asked after doubling
+        "-inliner-interactive-channel-base=",
+    ),
+    "evict": (
+        "-regalloc-enable-advisor=release",
+        "-regalloc-evict-interactive-channel-base=",
+    ),
+    "priority": (
+        "-regalloc-enable-priority-advisor=release",
+        "-regalloc-priority-interactive-channel-base=",
+    ),
+}
+"""Options by decision; the name of the fifos is appended to the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """An object and how it came about.
+
+    decisions: the answers of the policy, by kind. inlined: the calls that were inlined;
+        empty unless decisions were replayed. fault: why the compiler's own heuristic
+        decided, in spite of a policy; "" if it did not.
+    """
+
+    object: bytes
+    text_bytes: int
+    decisions: Mapping[str, Sequence[float]]
+    inlined: frozenset[CallSite] = frozenset()
+    fault: str = ""
+
+
+class Compiler:
+    """A stock clang; a context manager, whose end removes its temporary files.
+
+    name: a program's name or path; `None` takes whatever clang is found.
+    seconds: limit on the time of one compilation, with the policy's.
+    """
+
+    def __init__(self, name: str | None = None, *, seconds: float = 120) -> None:
+        self.clang = find_clang(name)
+        self.seconds = seconds
+        self._folder = Path(tempfile.mkdtemp(prefix="meshwright-clang-"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove temporary files."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def compile(  # noqa: PLR0913  each decision may have a policy
+        self,
+        source: str | Path,
+        flags: Sequence[str] = ("-Oz",),
+        *,
+        inline: Advise | None = None,
+        evict: Advise | None = None,
+        priority: Advise | None = None,
+    ) -> Compiled:
+        """Compile a file; each policy is called for each decision of its kind.
+
+        If a policy raises, or the time limit passes, the compiler's own heuristic makes
+        all decisions. `PolicyError` if the command fails by itself.
+        """
+        given = {"inline": inline, "evict": evict, "priority": priority}
+        policies = {kind: fn for kind, fn in given.items() if fn is not None}
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            folder = Path(place)
+            fault = ""
+            if policies:
+                compiled = self._advised(source, flags, policies, folder)
+                if isinstance(compiled, Compiled):
+                    return compiled
+                fault = compiled
+            out, _ = self._run(source, flags, folder)
+            return Compiled(out.read_bytes(), text_bytes(out), {}, fault=fault)
+
+    def replay(
+        self,
+        source: str | Path,
+        flags: Sequence[str],
+        decisions: Decisions,
+        fallback: str = "Original",
+    ) -> Compiled:
+        """Compile a file with decisions about inlining, without a policy process.
+
+        fallback: who decides about other calls, as in `replay_flags`.
+        """
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            folder = Path(place)
+            write_replay(folder / "replay", decisions)
+            remarks = ("-Rpass=inline", "-fno-caret-diagnostics")
+            # An empty file is refused, and the heuristic needs none.
+            extra = ["-g1"]
+            if decisions or fallback != "Original":
+                if not decisions:
+                    nothing = CallSite("-", ("-:0:0",))
+                    write_replay(folder / "replay", {nothing: False})
+                extra = replay_flags(str(folder / "replay"), fallback)
+            out, text = self._run(source, (*flags, *remarks, *extra), folder)
+            content, size = out.read_bytes(), text_bytes(out)
+            return Compiled(content, size, {}, inlined_sites(text))
+
+    def ir(self, source: str | Path, flags: Sequence[str]) -> str:
+        """The LLVM IR of a file before any optimisation, with places of lines."""
+        options = ("-g1", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            out, _ = self._run(source, (*flags, *options), Path(place))
+            return out.read_text()
+
+    def _run(
+        self, source: str | Path, flags: Sequence[str], folder: Path
+    ) -> tuple[Path, str]:
+        """The object file, and what the compiler printed."""
+        out = folder / "object.o"
+        action = () if "-S" in flags else ("-c",)
+        command = [*self.clang.command, *flags, *action, str(source), "-o", str(out)]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self.seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise PolicyError(
+                f"{source} took more than {self.seconds:g} s to compile; give a larger"
+                " limit (seconds)"
+            ) from None
+        text = done.stderr.decode(errors="replace")
+        if done.returncode:
+            lines = [line for line in text.splitlines() if "error" in line] or [text]
+            raise PolicyError(
+                f"{source} does not compile by itself with {' '.join(flags)}:"
+                f" {lines[0][:300]}"
+            )
+        return out, text
+
+    def _advised(
+        self,
+        source: str | Path,
+        flags: Sequence[str],
+        policies: Mapping[str, Advise],
+        folder: Path,
+    ) -> Compiled | str:
+        """The object of a compilation with policies, or why there is none."""
+        channels = {
+            kind: Channel(folder / kind, policy) for kind, policy in policies.items()
+        }
+        options = [
+            option + (str(folder / kind) if option.endswith("=") else "")
+            for kind in channels
+            for option in _CHANNELS[kind]
+        ]
+        extra = [part for option in options for part in ("-mllvm", option)]
+        out = folder / "object.o"
+        command = [*self.clang.command, *flags, *extra, "-c", str(source)]
+        fault = _converse([*command, "-o", str(out)], channels, self.seconds)
+        if fault:
+            return fault
+        answers = {kind: tuple(each.decisions) for kind, each in channels.items()}
+        return Compiled(out.read_bytes(), text_bytes(out), answers)
+
+
+def _converse(
+    command: Sequence[str], channels: Mapping[str, Channel], seconds: float
+) -> str:
+    """Run a compiler and answer it on all channels; why it failed, or ""."""
+    for channel in channels.values():
+        channel.open()
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    threads = [
+        threading.Thread(target=channel.converse, args=(process,), daemon=True)
+        for channel in channels.values()
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return f"no object after {seconds:g} s: the policy or the compiler hangs"
+    finally:
+        process.kill()
+        process.wait()
+        for thread in threads:
+            thread.join(1)  # a policy that hangs keeps its thread, and nothing else
+        if not any(thread.is_alive() for thread in threads):
+            for channel in channels.values():
+                channel.close()
+    for kind, channel in channels.items():
+        if channel.fault is not None:
+            what = f"{type(channel.fault).__name__}: {channel.fault}"
+            return f"the {kind} policy failed ({what})"
+    return f"the compiler ended with {process.returncode}" if process.returncode else ""

@@ -1,0 +1,55 @@
+"""A corpus: units that compile by themselves, with the flags of their projects."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshwright.errors import PolicyError
+from meshwright.plain import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One source file, its includes within it.
+
+    name: its path in its project, as one word. language: "c" or "c++".
+    """
+
+    name: str
+    project: str
+    language: str
+    flags: tuple[str, ...]
+    source: Path
+
+    @property
+    def compile_flags(self) -> tuple[str, ...]:
+        """Flags that also name the language."""
+        return (*self.flags, "-w", "-x", self.language)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    project: str
+    language: str
+    flags: tuple[str, ...]
+
+
+def read_corpus(folder: Path) -> list[Unit]:
+    """The units of a corpus in the order of their names."""
+    entries = sorted((folder / "units").glob("*.json"))
+    if not entries:
+        raise PolicyError(
+            f"{folder} has no units; make a corpus by `meshwright policies corpus`"
+        )
+    reader = Reader(lambda path, fault: PolicyError(f"{folder}: {path}: {fault}"))
+    units: list[Unit] = []
+    for file in entries:
+        entry = reader.read(_Entry, json.loads(file.read_text()), file.name)
+        source = file.with_suffix("")
+        if not source.exists():
+            raise PolicyError(f"{file} has no source beside it ({source.name})")
+        units.append(
+            Unit(entry.name, entry.project, entry.language, entry.flags, source)
+        )
+    return units

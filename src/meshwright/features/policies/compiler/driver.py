@@ -1,0 +1,200 @@
+"""The program that builds call instead of a compiler: it records, or replays decisions.
+
+It runs as a script for every file of a build, so that it imports the standard library
+only. The environment variable `MESHWRIGHT_POLICIES` names a JSON file of `Settings`.
+"""
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".C")
+_WITH_VALUE = ("-I", "-isystem", "-iquote", "-include", "-idirafter", "-MF", "-MT", "-MQ")
+_WRITE, _ALLOC, _EXECUTE = 1, 2, 4
+"""Flags of a section: SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR."""
+
+_INLINED = re.compile(
+    r"remark: (?:[^\n]*?: )?'([^'\n]+)' inlined into '[^'\n]+'[^\n]*?"
+    r" at callsite ([^;\n]+);"
+)
+_PREPROCESSING = ("-I", "-isystem", "-iquote", "-include", "-idirafter", "-M")
+
+
+def source_of(arguments: list[str]) -> str | None:
+    """The one source file of a command that makes an object; `None` for other commands."""
+    sources = [each for each in arguments if Path(each).suffix in _SOURCES]
+    return sources[0] if "-c" in arguments and len(sources) == 1 else None
+
+
+def object_of(arguments: list[str], source: str) -> str:
+    """The file that a command writes."""
+    for i, each in enumerate(arguments):
+        if each == "-o" and i + 1 < len(arguments):
+            return arguments[i + 1]
+        if each.startswith("-o") and each != "-o":
+            return each[2:]
+    return Path(source).stem + ".o"
+
+
+def unit_flags(arguments: list[str], source: str) -> list[str]:
+    """Flags of a unit whose includes are in its text: without paths, output and -c."""
+    flags: list[str] = []
+    skip = False
+    for each in arguments:
+        if skip or each in ("-c", source) or each.startswith("-o"):
+            skip = not skip and each == "-o"
+        elif each in _WITH_VALUE:
+            skip = True
+        elif not each.startswith(_PREPROCESSING):
+            flags.append(each)
+    return flags
+
+
+def unit_name(source: str, root: str) -> str:
+    """A name for a source: its path in the project, as one word."""
+    path = os.path.relpath(os.path.realpath(source), root)
+    return path.replace("../", "").replace("/", "-")
+
+
+def main() -> int:
+    """Run the compiler with the arguments of this process; its exit status."""
+    settings = json.loads(Path(os.environ["MESHWRIGHT_POLICIES"]).read_text())
+    arguments = sys.argv[2:]
+    command = [*settings["command"][sys.argv[1]], *arguments]
+    source = source_of(arguments)
+    if source is None or not Path(source).exists():
+        return subprocess.run(command, check=False).returncode
+    # Flags after the build's own win, so that all units are built for one goal.
+    command += settings["flags"]
+    if settings["mode"] == "record":
+        status = subprocess.run(command, check=False).returncode
+        if status == 0:
+            _record(settings, arguments, source)
+        return status
+    return _replay(settings, command, arguments, source)
+
+
+def _record(settings: dict, arguments: list[str], source: str) -> None:  # pyright: ignore[reportMissingTypeArgument]
+    """Write the source with its includes, and an entry of the corpus."""
+    name = unit_name(source, settings["root"])
+    folder = Path(settings["out"], "units")
+    flags = [*unit_flags(arguments, source), *settings["flags"]]
+    text = folder / f"{name}"
+    command = [*settings["command"][sys.argv[1]], *arguments, "-E", "-frewrite-includes"]
+    command += ["-o", str(text)]
+    if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
+        return
+    entry = {
+        "name": name,
+        "project": settings["project"],
+        "language": sys.argv[1],
+        "flags": flags,
+    }
+    (folder / f"{name}.json").write_text(json.dumps(entry))
+
+
+def _replay(
+    settings: dict,  # pyright: ignore[reportMissingTypeArgument]
+    command: list[str],
+    arguments: list[str],
+    source: str,
+) -> int:
+    """Compile as the build asks, then again with the decisions for this source.
+
+    The second object replaces the first one unless it is larger. Sizes and call sites
+    that were not found are noted.
+    """
+    status = subprocess.run(command, check=False).returncode
+    out = object_of(arguments, source)
+    if status or not Path(out).exists():
+        return status
+    before = after = text_bytes(Path(out))
+    sites = stale = 0
+    found = _replay_of(Path(settings["replay"]), source)
+    if found is not None:
+        wanted = inlined_lines(found.read_text())
+        sites = len(wanted)
+        with tempfile.TemporaryDirectory() as folder:
+            tuned = Path(folder, "tuned.o")
+            again = [*command, *replay_flags(str(found)), "-Rpass=inline"]
+            done = subprocess.run(
+                [*again, "-o", str(tuned)],
+                check=False,
+                stderr=subprocess.PIPE,
+                timeout=settings["seconds"],
+            )
+            if done.returncode == 0:
+                made = inlined_lines(done.stderr.decode(errors="replace"))
+                stale = len(wanted - made)
+                if text_bytes(tuned) <= before:
+                    Path(out).write_bytes(tuned.read_bytes())
+                    after = text_bytes(tuned)
+    note = {
+        "object": os.path.relpath(out, settings["root"]),
+        "before": before,
+        "after": after,
+        "sites": sites,
+        "stale": stale,
+        "is_tuned": found is not None,
+    }
+    with Path(settings["notes"]).open("a") as notes:
+        notes.write(json.dumps(note) + "\n")
+    return 0
+
+
+def _replay_of(folder: Path, source: str) -> Path | None:
+    """The replay file whose name is the longest end of the source's path."""
+    parts = Path(source).resolve().parts[1:]
+    ends = ("-".join(parts[i:]) for i in range(len(parts)))
+    files = (folder / f"{end}.replay" for end in ends)
+    return next((file for file in files if file.exists()), None)
+
+
+def text_bytes(path: Path) -> int:
+    """Bytes of sections of an ELF object that are loaded and not written.
+
+    These are code, constants and unwind tables, as `size` of binutils and LLVM counts.
+    """
+    content = path.read_bytes()
+    if content[:6] != b"\x7fELF\x02\x01":
+        raise ValueError(f"{path} is no little-endian 64-bit ELF object")
+    (table,) = struct.unpack_from("<Q", content, 40)
+    size, count, _ = struct.unpack_from("<HHH", content, 58)
+    if count == 0:  # more sections than 16 bits count: their number is in the first one
+        (count,) = struct.unpack_from("<Q", content, table + 32)
+    total = 0
+    for index in range(count):
+        _, _, flags, _, _, length = struct.unpack_from(
+            "<IIQQQQ", content, table + index * size
+        )
+        if flags & _ALLOC and (flags & _EXECUTE or not flags & _WRITE):
+            total += length
+    return total
+
+
+def inlined_lines(remarks: str) -> set[tuple[str, str]]:
+    """Symbol and call site of the calls that remarks say were inlined."""
+    return set(_INLINED.findall(remarks))
+
+
+def replay_flags(path: str, fallback: str = "Original") -> list[str]:
+    """Flags that make clang follow a replay file.
+
+    fallback: decides about calls without a line: "Original" is the compiler's own
+        heuristic, "NeverInline" inlines none.
+    """
+    options = (
+        f"-cgscc-inline-replay={path}",
+        "-cgscc-inline-replay-scope=Module",
+        f"-cgscc-inline-replay-fallback={fallback}",
+    )
+    return ["-g1", *(part for option in options for part in ("-mllvm", option))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

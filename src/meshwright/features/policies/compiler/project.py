@@ -1,0 +1,167 @@
+"""A build of a make or cmake project through the compiler driver."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler import driver
+from meshwright.features.policies.compiler.clang import Clang
+
+_C = ("cc", "gcc", "clang", *(f"clang-{n}" for n in range(17, 31)))
+_CXX = ("c++", "g++", "clang++", *(f"clang++-{n}" for n in range(17, 31)))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSizes:
+    """Text bytes of one object of a build, before and after.
+
+    sites: inlined calls in its replay file. stale: those that this source lacks.
+    """
+
+    object: str
+    before: int
+    after: int
+    sites: int
+    stale: int
+    is_tuned: bool
+
+
+@contextmanager
+def compiler_driver(clang: Clang, settings: Mapping[str, object]) -> Iterator[Path]:
+    """A folder with programs called cc, gcc, clang, ..., which are the driver.
+
+    They are first in PATH of `environment_of` the folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="meshwright-driver-") as place:
+        folder = Path(place)
+        cxx = list(clang.command)
+        if cxx[1:2] == ["clang"]:
+            cxx = [cxx[0], "clang", "--driver-mode=g++", *cxx[2:]]
+        else:
+            cxx.append("--driver-mode=g++")
+        commands = {"c": list(clang.command), "c++": cxx}
+        whole = {"command": commands, "notes": str(folder / "notes"), **settings}
+        (folder / "settings.json").write_text(json.dumps(whole))
+        for language, names in (("c", _C), ("c++", _CXX)):
+            for name in names:
+                program = folder / name
+                program.write_text(
+                    f'#!/bin/sh\nexec "{sys.executable}" -S -E "{driver.__file__}"'
+                    f' {language} "$@"\n'
+                )
+                program.chmod(0o755)
+        yield folder
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment in which a build finds the driver as its compiler."""
+    path = f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {
+        **os.environ,
+        "PATH": path,
+        "CC": str(folder / "cc"),
+        "CXX": str(folder / "c++"),
+        "MESHWRIGHT_POLICIES": str(folder / "settings.json"),
+    }
+
+
+def build(
+    clang: Clang,
+    command: Sequence[str],
+    replay: Path,
+    flags: Sequence[str] = (),
+    seconds: float = 120,
+) -> tuple[int, list[ObjectSizes]]:
+    """Run a build with the decisions in a folder: its exit status, and its objects.
+
+    flags: appended to the flags of each file. seconds: limit on a second compilation.
+    """
+    if not replay.is_dir() or not any(replay.glob("*.replay")):
+        raise PolicyError(
+            f"{replay} has no replay files; make them by `meshwright policies tune`"
+        )
+    settings = {
+        "mode": "replay",
+        "flags": list(flags),
+        "root": str(Path.cwd()),
+        "replay": str(replay.resolve()),
+        "seconds": seconds,
+    }
+    with compiler_driver(clang, settings) as folder:
+        try:
+            done = subprocess.run(command, env=environment_of(folder), check=False)
+        except OSError as fault:
+            raise PolicyError(f"the build cannot start: {fault}") from None
+        notes = folder / "notes"
+        lines = notes.read_text().splitlines() if notes.exists() else []
+        sizes = [ObjectSizes(**json.loads(line)) for line in lines]
+        return done.returncode, sizes
+
+
+def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
+    """Build a copy of a project, and add its units to a corpus: how many were added."""
+    if not project.is_dir():
+        raise PolicyError(f"{project} is no folder with a make or cmake project")
+    (out / "units").mkdir(parents=True, exist_ok=True)
+    before = len(list((out / "units").glob("*.json")))
+    with tempfile.TemporaryDirectory(prefix="meshwright-build-") as place:
+        copy = Path(place).resolve() / project.resolve().name
+        shutil.copytree(project, copy, symlinks=True)
+        settings = {
+            "mode": "record",
+            "flags": list(flags),
+            "root": str(copy.parent),
+            "project": copy.name,
+            "out": str(out.resolve()),
+        }
+        with compiler_driver(clang, settings) as folder:
+            fault = _built(copy, environment_of(folder))
+    added = len(list((out / "units").glob("*.json"))) - before
+    if not added:
+        raise PolicyError(f"building {project} compiled no C or C++ file ({fault})")
+    return added
+
+
+def _built(copy: Path, environment: Mapping[str, str]) -> str:
+    """Configure and build a project as far as it goes; the last lines of a failure."""
+    for command in _steps(copy, environment):
+        done = subprocess.run(
+            command,
+            cwd=copy,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode:
+            fault = done.stderr.strip()[-300:]
+    return fault if (fault := locals().get("fault", "")) else "it has nothing to compile"
+
+
+def _steps(copy: Path, environment: Mapping[str, str]) -> Iterator[list[str]]:
+    """The commands that build a project."""
+    compilers = [f"{name}={environment[name]}" for name in ("CC", "CXX")]
+    jobs = f"-j{os.cpu_count() or 1}"
+    configure = copy / "configure"
+    if configure.exists():
+        configure.chmod(0o755)
+        yield ["./configure"]
+    if any((copy / name).exists() for name in ("Makefile", "makefile", "GNUmakefile")):
+        yield ["make", "-k", jobs, *compilers]
+    elif (copy / "CMakeLists.txt").exists():
+        yield ["cmake", "-S", ".", "-B", "build-units"]
+        yield ["cmake", "--build", "build-units", "--", "-k", jobs]
+    else:
+        raise PolicyError(
+            f"{copy.name} has no Makefile, no CMakeLists.txt and no configure script"
+        )

@@ -1,0 +1,114 @@
+"""Calls between functions of a unit, as clang's IR has them before optimisation."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.features.policies.compiler.replay import CallSite
+
+_DEFINE = re.compile(r'^define .*?@("[^"]+"|[\w.$]+)\(.*?!dbg !(\d+)')
+_CALL = re.compile(r'\b(?:call|invoke)\b.*?@("[^"]+"|[\w.$]+)\(')
+_DBG = re.compile(r"!dbg !(\d+)")
+_ALIAS = re.compile(r"^!(\d+) = (?:distinct )?!(DILocation|DISubprogram)\((.*)\)$")
+_FIELD = re.compile(r'(\w+): ("[^"]*"|!?\w+)')
+
+
+@dataclass(frozen=True, slots=True)
+class CallGraph:
+    """By function of a unit: its calls of other functions of the unit."""
+
+    calls: Mapping[str, tuple[CallSite, ...]]
+    names: Mapping[str, str]
+    """By name in a call site, the symbol of a function."""
+
+    def sites(self, inlined: frozenset[CallSite]) -> frozenset[CallSite]:
+        """Calls about which a compilation decides, if it inlines `inlined`.
+
+        A call that is inlined brings the calls that its callee has left.
+        """
+        left: dict[str, tuple[CallSite, ...]] = {}
+        seen: set[CallSite] = set()
+
+        def rest(function: str, path: frozenset[str]) -> tuple[CallSite, ...]:
+            if function in left:
+                return left[function]
+            open_sites = list(self.calls.get(function, ()))
+            out: list[CallSite] = []
+            while open_sites:
+                site = open_sites.pop()
+                seen.add(site)
+                if site not in inlined:
+                    out.append(site)
+                elif site.callee not in path:
+                    inner = rest(site.callee, path | {site.callee})
+                    open_sites += [_nested(each, site) for each in inner]
+                if len(seen) > _MOST_SITES:
+                    break
+            if function not in path - {function}:
+                left[function] = tuple(out)
+            return tuple(out)
+
+        for function in self.calls:
+            rest(function, frozenset({function}))
+        return frozenset(seen)
+
+    def components(self) -> list[frozenset[str]]:
+        """Sets of functions that call each other, directly or not; decisions in one
+        leave the others' code as it is."""
+        group = {name: {name} for name in self.calls}
+        for caller, sites in self.calls.items():
+            for site in sites:
+                one, other = group[caller], group[site.callee]
+                if one is not other:
+                    one |= other
+                    for name in other:
+                        group[name] = one
+        unique = {id(each): frozenset(each) for each in group.values()}
+        return [each for each in unique.values() if any(self.calls[n] for n in each)]
+
+
+_MOST_SITES = 20_000
+"""Call sites of a unit beyond which no more are listed (recursion that is inlined)."""
+
+
+def _nested(site: CallSite, outer: CallSite) -> CallSite:
+    return CallSite(site.callee, (*site.places, *outer.places))
+
+
+def parse_call_graph(text: str) -> CallGraph:
+    """The call graph of a module's IR with debug locations."""
+    nodes: dict[str, dict[str, str]] = {}
+    bodies: dict[str, tuple[str, list[tuple[str, str]]]] = {}
+    function = ""
+    for line in text.splitlines():
+        if line.startswith("define"):
+            found = _DEFINE.match(line)
+            function = found[1].strip('"') if found else ""
+            if found:
+                bodies[function] = (found[2], [])
+        elif line.startswith("!"):
+            if found := _ALIAS.match(line):
+                nodes[found[1]] = dict(_FIELD.findall(found[3]))
+        elif function and (found := _CALL.search(line)) and (dbg := _DBG.search(line)):
+            bodies[function][1].append((found[1].strip('"'), dbg[1]))
+    calls: dict[str, tuple[CallSite, ...]] = {}
+    names: dict[str, str] = {}
+    for symbol, (scope, made) in bodies.items():
+        program = nodes[scope]
+        name = program.get("linkageName", program.get("name", symbol)).strip('"')
+        names[name] = symbol
+        first = int(program.get("line", "0"))
+        sites = {
+            CallSite(callee, (_place(name, nodes[dbg], first),))
+            for callee, dbg in made
+            if callee in bodies and dbg in nodes
+        }
+        calls[symbol] = tuple(sorted(sites))
+    return CallGraph(calls, names)
+
+
+def _place(name: str, location: Mapping[str, str], first: int) -> str:
+    """The place of a call in a function that begins at line `first`, as LLVM prints it."""
+    # LLVM keeps 16 bits of the difference, which macros can make negative.
+    line = (int(location.get("line", "0")) - first) & 0xFFFF
+    return f"{name}:{line}:{location.get('column', '0')}"
