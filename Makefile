@@ -14,7 +14,9 @@ IREE_BIN := .venv-iree/bin
 DEPLOY_LOCK := requirements-deploy.lock
 DEPLOY_BIN := .venv-deploy/bin
 SEARCH_LOCK := requirements-search.lock
+POLICIES_LOCK := requirements-policies.lock
 SEARCH_BIN := .venv-search/bin
+POLICIES_BIN := .venv-policies/bin
 SPARSE_LOCK := requirements-sparse.lock
 SPARSE_BIN := .venv-sparse/bin
 CLUSTER_LOCK := requirements-cluster.lock
@@ -25,6 +27,7 @@ DOCS_STAMP := .venv-docs/.installed
 IREE_STAMP := .venv-iree/.installed
 DEPLOY_STAMP := .venv-deploy/.installed
 SEARCH_STAMP := .venv-search/.installed
+POLICIES_STAMP := .venv-policies/.installed
 SPARSE_STAMP := .venv-sparse/.installed
 CLUSTER_STAMP := .venv-cluster/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
@@ -32,7 +35,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster demo-deploy demo-nas test test-slow test-oldest test-iree test-deploy test-search test-sparse test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster demo-deploy demo-nas test test-slow test-oldest test-iree test-deploy test-search test-policies test-sparse test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -47,6 +50,7 @@ help:
 	@echo "make test-iree    the tests that need IREE, in an environment of their own"
 	@echo "make test-deploy  the tests of deployed models, in an environment of their own"
 	@echo "make test-search  the tests of searches for models, with optuna, pymoo and scikit-learn"
+	@echo "make test-policies  the tests of a compiler's decisions, with the clang of ziglang"
 	@echo "make test-sparse  the tests that need MLIR, in an environment of their own"
 	@echo "make test-cluster the tests that need Ray, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
@@ -91,6 +95,9 @@ test-deploy: $(DEPLOY_STAMP)
 test-search: $(SEARCH_STAMP)
 	$(SEARCH_BIN)/python -m pytest $(or $(TESTS),tests/search/trials tests/features/codesign/nas)
 
+test-policies: $(POLICIES_STAMP)
+	$(POLICIES_BIN)/python -m pytest $(or $(TESTS),tests/features/policies/compiler)
+
 test-sparse: $(SPARSE_STAMP)
 	$(SPARSE_BIN)/python -m pytest -m sparse $(or $(TESTS),tests/features/sparse)
 
@@ -128,6 +135,9 @@ $(DEPLOY_STAMP): $(DEPLOY_LOCK) pyproject.toml
 $(SEARCH_STAMP): $(SEARCH_LOCK) pyproject.toml
 	$(call install,.venv-search,$(SEARCH_LOCK))
 
+$(POLICIES_STAMP): $(POLICIES_LOCK) pyproject.toml
+	$(call install,.venv-policies,$(POLICIES_LOCK))
+
 $(SPARSE_STAMP): $(SPARSE_LOCK) pyproject.toml
 	$(call install,.venv-sparse,$(SPARSE_LOCK))
 
@@ -154,12 +164,14 @@ lock: $(STAMP)
 	$(COMPILE) tools/deploy.txt --extra deploy --extra zoo --upgrade \
 	  --output-file $(DEPLOY_LOCK)  # litert-converter wants other releases than $(LOCK)
 	$(COMPILE) $(ALL) --extra search --upgrade --constraint $(LOCK) --output-file $(SEARCH_LOCK)
+	$(COMPILE) tools/policies.txt --extra policies --upgrade \
+	  --constraint $(LOCK) --output-file $(POLICIES_LOCK)
 	$(COMPILE) tools/sparse.txt --extra sparse --upgrade \
 	  --constraint $(LOCK) --output-file $(SPARSE_LOCK)
 	$(COMPILE) tools/cluster.txt --extra cluster --extra train --upgrade \
 	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-search .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-search .venv-policies .venv-sparse .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

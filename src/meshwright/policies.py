@@ -1,4 +1,4 @@
-"""Learned policies in systems: which object a cache evicts.
+"""Learned policies in systems: evictions of a cache, decisions of a compiler.
 
 These are the public names of `features/policies`.
 """
@@ -19,6 +19,7 @@ from meshwright.features.policies.cache.simulate import (
     simulate,
 )
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
+from meshwright.features.policies.compiler.compiler import Compiled, Compiler
 
 __all__ = [
     "POLICIES",
@@ -26,6 +27,8 @@ __all__ = [
     "Cache",
     "CacheMetrics",
     "CacheSimulation",
+    "Compiled",
+    "Compiler",
     "Impact",
     "Trace",
     "impact",

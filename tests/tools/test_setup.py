@@ -118,6 +118,7 @@ PARTS = (
     "test-iree",
     "test-deploy",
     "test-search",
+    "test-policies",
     "test-sparse",
     "test-cluster",
 )

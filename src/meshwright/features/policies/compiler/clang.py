@@ -1,4 +1,4 @@
-"""A stock clang with channels for decisions: 17 or newer, or the one in PyPI's `ziglang`."""
+"""A stock clang with channels for decisions: 17 or newer, or that of PyPI's `ziglang`."""
 
 import re
 import shutil

@@ -77,7 +77,7 @@ class Compiler:
         """Remove temporary files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def compile(  # noqa: PLR0913  each decision may have a policy
+    def compile(
         self,
         source: str | Path,
         flags: Sequence[str] = ("-Oz",),

@@ -14,7 +14,16 @@ import tempfile
 from pathlib import Path
 
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".C")
-_WITH_VALUE = ("-I", "-isystem", "-iquote", "-include", "-idirafter", "-MF", "-MT", "-MQ")
+_WITH_VALUE = (
+    "-I",
+    "-isystem",
+    "-iquote",
+    "-include",
+    "-idirafter",
+    "-MF",
+    "-MT",
+    "-MQ",
+)
 _WRITE, _ALLOC, _EXECUTE = 1, 2, 4
 """Flags of a section: SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR."""
 
@@ -85,7 +94,12 @@ def _record(settings: dict, arguments: list[str], source: str) -> None:  # pyrig
     folder = Path(settings["out"], "units")
     flags = [*unit_flags(arguments, source), *settings["flags"]]
     text = folder / f"{name}"
-    command = [*settings["command"][sys.argv[1]], *arguments, "-E", "-frewrite-includes"]
+    command = [
+        *settings["command"][sys.argv[1]],
+        *arguments,
+        "-E",
+        "-frewrite-includes",
+    ]
     command += ["-o", str(text)]
     if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
         return

@@ -131,7 +131,8 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
 
 
 def _built(copy: Path, environment: Mapping[str, str]) -> str:
-    """Configure and build a project as far as it goes; the last lines of a failure."""
+    """Configure and build a project as far as it goes; why no file may be compiled."""
+    fault = "it has nothing to compile"
     for command in _steps(copy, environment):
         done = subprocess.run(
             command,
@@ -145,7 +146,7 @@ def _built(copy: Path, environment: Mapping[str, str]) -> str:
         )
         if done.returncode:
             fault = done.stderr.strip()[-300:]
-    return fault if (fault := locals().get("fault", "")) else "it has nothing to compile"
+    return fault
 
 
 def _steps(copy: Path, environment: Mapping[str, str]) -> Iterator[list[str]]:

@@ -53,8 +53,10 @@ class CallGraph:
         return frozenset(seen)
 
     def components(self) -> list[frozenset[str]]:
-        """Sets of functions that call each other, directly or not; decisions in one
-        leave the others' code as it is."""
+        """Sets of functions that call each other, directly or not.
+
+        Decisions in one leave the code of the others as it is.
+        """
         group = {name: {name} for name in self.calls}
         for caller, sites in self.calls.items():
             for site in sites:

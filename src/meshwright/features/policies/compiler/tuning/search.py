@@ -201,7 +201,7 @@ class InliningSearch:
     # -- rounds of flips ---------------------------------------------------------------
 
     def _improved(self, state: State) -> State:
-        """A state that no group of calls of one callee, and no single call, makes smaller."""
+        """A state that no single flip makes smaller, unless time is over."""
         state = self._round(state, by_callee=True)
         while time.monotonic() < self.end_at:
             better = self._round(state, by_callee=False)
@@ -213,7 +213,8 @@ class InliningSearch:
     def _round(self, state: State, *, by_callee: bool) -> State:
         """The state after all flips that help, alone and together."""
         flips = self._flips(state, by_callee=by_callee)
-        tried = self._states([{**state.decisions, **flip} for flip in flips], state.fallback)
+        merged = [{**state.decisions, **flip} for flip in flips]
+        tried = self._states(merged, state.fallback)
         by_decisions = {frozenset(each.decisions.items()): each.size for each in tried}
         gains: list[tuple[int, Decisions]] = []
         for flip in flips:

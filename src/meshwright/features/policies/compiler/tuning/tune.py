@@ -168,9 +168,7 @@ def _fingerprint(compiler: Compiler, unit: Unit) -> str:
 
 
 def _is_done(entry: TunedUnit | None, fingerprint: str) -> bool:
-    return (
-        entry is not None and entry.fingerprint == fingerprint and entry.is_complete
-    )
+    return entry is not None and entry.fingerprint == fingerprint and entry.is_complete
 
 
 def _entries(journal: JsonLines) -> list[TunedUnit]:

@@ -1,0 +1,115 @@
+"""The search for the smallest text, against an enumeration of all decision vectors."""
+
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from meshwright.features.policies.compiler.compiler import Compiler
+from meshwright.features.policies.compiler.corpus import Unit, read_corpus
+from meshwright.features.policies.compiler.project import build, record
+from meshwright.features.policies.compiler.tuning.call_graph import (
+    CallGraph,
+    parse_call_graph,
+)
+from meshwright.features.policies.compiler.tuning.search import InliningSearch, Sized
+from meshwright.features.policies.compiler.tuning.tune import tune
+from tests.features.policies.compiler.programs import c_program
+
+
+def search(cc: Compiler, file: Path, graph: CallGraph) -> InliningSearch:
+    def size(decisions, fallback):
+        made = cc.replay(file, ["-Oz"], decisions, fallback)
+        return Sized(made.text_bytes, made.inlined)
+
+    return InliningSearch(graph, size, ThreadPoolExecutor(2), time.monotonic() + 300)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_enumeration_finds_the_least_of_all_answers(
+    cc: Compiler, tmp_path: Path, seed: int
+) -> None:
+    """All answers to the channel in order, which know nothing of call sites."""
+    file = tmp_path / "unit.c"
+    file.write_text(c_program(4, seed))
+    graph = parse_call_graph(cc.ir(file, ["-Oz"]))
+    tuned = search(cc, file, graph).run({})
+    assert tuned.is_optimal
+    sizes: list[int] = []
+    todo: list[tuple[int, ...]] = [()]
+    while todo:
+        prefix = todo.pop()
+        answers = itertools.chain(prefix, itertools.repeat(0))
+        made = cc.compile(file, inline=lambda call, a=answers: next(a))
+        sizes.append(made.text_bytes)
+        given = len(made.decisions["inline"])
+        todo += [
+            (*prefix, *(0,) * (place - len(prefix)), 1)
+            for place in range(len(prefix), given)
+        ]
+    assert tuned.text_bytes == min(sizes)
+
+
+def test_the_calls_of_a_unit_are_those_that_clang_inlines(
+    cc: Compiler, tmp_path: Path
+) -> None:
+    file = tmp_path / "unit.c"
+    file.write_text(c_program(12, seed=2))
+    graph = parse_call_graph(cc.ir(file, ["-Oz"]))
+    for level in ("-Oz", "-O2"):
+        inlined = cc.replay(file, [level], {}).inlined
+        assert inlined
+        assert inlined <= graph.sites(inlined)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    names = ["one", "two"]
+    for seed, name in enumerate(names):
+        (folder / f"{name}.c").write_text(
+            c_program(5 + 4 * seed, seed).replace("f8(", "g8(")
+        )
+    (folder / "Makefile").write_text(
+        "all: one.o two.o\n%.o: %.c\n\t$(CC) -O2 -c -o $@ $<\n"
+    )
+    return folder
+
+
+def test_a_project_is_tuned_and_built(
+    cc: Compiler, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, out = tmp_path / "corpus", tmp_path / "decisions"
+    assert record(cc.clang, project, corpus, ["-Oz"]) == 2
+    units = read_corpus(corpus)
+    assert [unit.name for unit in units] == ["project-one.c", "project-two.c"]
+    found = tune(units, cc, out, seconds=20)
+    assert all(unit.text_bytes <= unit.default_bytes for unit in found)
+    assert sum(u.text_bytes for u in found) < sum(u.default_bytes for u in found)
+    assert tune(units, cc, out, seconds=20) == found  # from the journal
+    monkeypatch.chdir(project)
+    status, sizes = build(cc.clang, ["make"], out, ["-Oz"])
+    assert status == 0
+    assert {each.object: each.after for each in sizes} == {
+        f"{Path(unit.unit[len('project-') :]).stem}.o": unit.text_bytes
+        for unit in found
+    }
+    # An edited function loses its decisions, and nothing else.
+    text = (project / "two.c").read_text()
+    (project / "two.c").write_text(text.replace("return x;", "\n\n\n\nreturn x;"))
+    (project / "two.c").write_text("int more;\n" + (project / "two.c").read_text())
+    status, again = build(cc.clang, ["make", "-B"], out, ["-Oz"])
+    assert status == 0
+    assert all(each.after <= each.before for each in again)
+
+
+def test_a_unit_of_a_corpus_compiles_as_its_source(
+    cc: Compiler, project: Path, tmp_path: Path
+) -> None:
+    record(cc.clang, project, tmp_path / "corpus", ["-Oz"])
+    unit: Unit = read_corpus(tmp_path / "corpus")[0]
+    alone = cc.compile(unit.source, unit.compile_flags)
+    assert alone.text_bytes == cc.compile(project / "one.c").text_bytes
