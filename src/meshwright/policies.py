@@ -19,7 +19,8 @@ from meshwright.features.policies.cache.simulate import (
     simulate,
 )
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
-from meshwright.features.policies.compiler.compiler import Compiled, Compiler
+from meshwright.features.policies.compiler.compiler import ClangCompiler as Compiler
+from meshwright.features.policies.compiler.compiler import ClangObject
 
 __all__ = [
     "POLICIES",
@@ -27,7 +28,7 @@ __all__ = [
     "Cache",
     "CacheMetrics",
     "CacheSimulation",
-    "Compiled",
+    "ClangObject",
     "Compiler",
     "Impact",
     "Trace",

@@ -23,7 +23,7 @@ from meshwright.features.policies.cache.simulate import (
     simulate,
 )
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
-from meshwright.features.policies.compiler.compiler_command import (
+from meshwright.features.policies.compiler.tuning.tuning_command import (
     build_command,
     corpus_command,
     tune_command,

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.compiler import Compiler
+from meshwright.features.policies.compiler.compiler import ClangCompiler
 
 
 @pytest.fixture(scope="session")
-def cc() -> Iterator[Compiler]:
+def cc() -> Iterator[ClangCompiler]:
     try:
-        compiler = Compiler(seconds=60)
+        compiler = ClangCompiler(seconds=60)
     except PolicyError as fault:
         pytest.skip(
             f"needs clang 17 or newer; runs with `make test-policies` ({fault})"

@@ -11,7 +11,7 @@ import pytest
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Observation
 from meshwright.features.policies.compiler.clang import find_clang
-from meshwright.features.policies.compiler.compiler import Compiler
+from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     inlined_sites,
@@ -30,7 +30,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("level", ["-Oz", "-O2"])
 def test_the_default_answered_gives_identical_objects(
-    cc: Compiler, source: Path, level: str
+    cc: ClangCompiler, source: Path, level: str
 ) -> None:
     plain = cc.compile(source, [level])
     advised = cc.compile(source, [level], inline=lambda call: call.default)
@@ -45,7 +45,7 @@ def test_the_default_answered_gives_identical_objects(
         assert int(table.splitlines()[1].split()[0]) == plain.text_bytes
 
 
-def test_answers_decide(cc: Compiler, source: Path) -> None:
+def test_answers_decide(cc: ClangCompiler, source: Path) -> None:
     never = cc.compile(source, inline=lambda call: 0)
     always = cc.compile(source, inline=lambda call: 1)
     assert never.object != always.object
@@ -53,7 +53,7 @@ def test_answers_decide(cc: Compiler, source: Path) -> None:
 
 
 def test_recorded_answers_of_register_allocation_give_identical_objects(
-    cc: Compiler, source: Path
+    cc: ClangCompiler, source: Path
 ) -> None:
     flags = ["-O2", "-fno-omit-frame-pointer"]
     asked: list[str] = []
@@ -80,20 +80,20 @@ def test_recorded_answers_of_register_allocation_give_identical_objects(
 
 
 def test_a_policy_that_raises_hangs_or_dies_leaves_the_heuristic(
-    cc: Compiler, source: Path
+    cc: ClangCompiler, source: Path
 ) -> None:
     plain = cc.compile(source)
     failed = cc.compile(source, inline=lambda call: 1 / 0)
     assert failed.object == plain.object
     assert "the inline policy failed (ZeroDivisionError" in failed.fault
-    with Compiler(cc.clang.command[0], seconds=1) as hasty:
+    with ClangCompiler(cc.clang.command[0], seconds=1) as hasty:
         hung = hasty.compile(source, inline=lambda call: time.sleep(3))
     assert hung.object == plain.object
     assert "hangs" in hung.fault
 
 
 def test_a_killed_process_with_a_policy_leaves_clang_to_end(
-    cc: Compiler, source: Path
+    cc: ClangCompiler, source: Path
 ) -> None:
     """The compiler must not wait for a policy whose process is gone."""
     child = os.fork()
@@ -105,7 +105,7 @@ def test_a_killed_process_with_a_policy_leaves_clang_to_end(
     assert cc.compile(source).object
 
 
-def test_the_default_replayed_has_its_size(cc: Compiler, source: Path) -> None:
+def test_the_default_replayed_has_its_size(cc: ClangCompiler, source: Path) -> None:
     plain = cc.compile(source)
     default = cc.replay(source, ["-Oz"], {})
     assert default.text_bytes == plain.text_bytes
@@ -128,7 +128,7 @@ def test_replay_files_read_as_written(tmp_path: Path) -> None:
     assert inlined_sites(text) == {CallSite("f", ("g:3:12",))}
 
 
-def test_faults_say_what_to_do(cc: Compiler, tmp_path: Path) -> None:
+def test_faults_say_what_to_do(cc: ClangCompiler, tmp_path: Path) -> None:
     (tmp_path / "bad.c").write_text("int f( {")
     with pytest.raises(
         PolicyError, match=r"bad\.c does not compile by itself with -Oz"

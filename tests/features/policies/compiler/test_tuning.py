@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.features.policies.compiler.compiler import Compiler
+from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
 from meshwright.features.policies.compiler.project import build, record
+from meshwright.features.policies.compiler.replay import Decisions
 from meshwright.features.policies.compiler.tuning.call_graph import (
     CallGraph,
     parse_call_graph,
@@ -19,8 +20,8 @@ from meshwright.features.policies.compiler.tuning.tune import tune
 from tests.features.policies.compiler.programs import c_program
 
 
-def search(cc: Compiler, file: Path, graph: CallGraph) -> InliningSearch:
-    def size(decisions, fallback):
+def search(cc: ClangCompiler, file: Path, graph: CallGraph) -> InliningSearch:
+    def size(decisions: Decisions, fallback: str) -> Sized:
         made = cc.replay(file, ["-Oz"], decisions, fallback)
         return Sized(made.text_bytes, made.inlined)
 
@@ -29,7 +30,7 @@ def search(cc: Compiler, file: Path, graph: CallGraph) -> InliningSearch:
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_the_enumeration_finds_the_least_of_all_answers(
-    cc: Compiler, tmp_path: Path, seed: int
+    cc: ClangCompiler, tmp_path: Path, seed: int
 ) -> None:
     """All answers to the channel in order, which know nothing of call sites."""
     file = tmp_path / "unit.c"
@@ -53,7 +54,7 @@ def test_the_enumeration_finds_the_least_of_all_answers(
 
 
 def test_the_calls_of_a_unit_are_those_that_clang_inlines(
-    cc: Compiler, tmp_path: Path
+    cc: ClangCompiler, tmp_path: Path
 ) -> None:
     file = tmp_path / "unit.c"
     file.write_text(c_program(12, seed=2))
@@ -80,7 +81,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_project_is_tuned_and_built(
-    cc: Compiler, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cc: ClangCompiler, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus, out = tmp_path / "corpus", tmp_path / "decisions"
     assert record(cc.clang, project, corpus, ["-Oz"]) == 2
@@ -107,7 +108,7 @@ def test_a_project_is_tuned_and_built(
 
 
 def test_a_unit_of_a_corpus_compiles_as_its_source(
-    cc: Compiler, project: Path, tmp_path: Path
+    cc: ClangCompiler, project: Path, tmp_path: Path
 ) -> None:
     record(cc.clang, project, tmp_path / "corpus", ["-Oz"])
     unit: Unit = read_corpus(tmp_path / "corpus")[0]

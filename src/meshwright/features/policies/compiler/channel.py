@@ -25,7 +25,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a compiler knows where it asks for a decision.
+    """Features of one decision, as a compiler sends them.
 
     features: arrays by name. default: the decision of the compiler's own heuristic;
         `None` if it does not tell.

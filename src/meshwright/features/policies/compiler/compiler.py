@@ -40,7 +40,7 @@ _CHANNELS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class ClangObject:
     """An object and how it came about.
 
     decisions: the answers of the policy, by kind. inlined: the calls that were inlined;
@@ -55,7 +55,7 @@ class Compiled:
     fault: str = ""
 
 
-class Compiler:
+class ClangCompiler:
     """A stock clang; a context manager, whose end removes its temporary files.
 
     name: a program's name or path; `None` takes whatever clang is found.
@@ -85,7 +85,7 @@ class Compiler:
         inline: Advise | None = None,
         evict: Advise | None = None,
         priority: Advise | None = None,
-    ) -> Compiled:
+    ) -> ClangObject:
         """Compile a file; each policy is called for each decision of its kind.
 
         If a policy raises, or the time limit passes, the compiler's own heuristic makes
@@ -98,11 +98,11 @@ class Compiler:
             fault = ""
             if policies:
                 compiled = self._advised(source, flags, policies, folder)
-                if isinstance(compiled, Compiled):
+                if isinstance(compiled, ClangObject):
                     return compiled
                 fault = compiled
             out, _ = self._run(source, flags, folder)
-            return Compiled(out.read_bytes(), text_bytes(out), {}, fault=fault)
+            return ClangObject(out.read_bytes(), text_bytes(out), {}, fault=fault)
 
     def replay(
         self,
@@ -110,7 +110,7 @@ class Compiler:
         flags: Sequence[str],
         decisions: Decisions,
         fallback: str = "Original",
-    ) -> Compiled:
+    ) -> ClangObject:
         """Compile a file with decisions about inlining, without a policy process.
 
         fallback: who decides about other calls, as in `replay_flags`.
@@ -128,7 +128,7 @@ class Compiler:
                 extra = replay_flags(str(folder / "replay"), fallback)
             out, text = self._run(source, (*flags, *remarks, *extra), folder)
             content, size = out.read_bytes(), text_bytes(out)
-            return Compiled(content, size, {}, inlined_sites(text))
+            return ClangObject(content, size, {}, inlined_sites(text))
 
     def ir(self, source: str | Path, flags: Sequence[str]) -> str:
         """The LLVM IR of a file before any optimisation, with places of lines."""
@@ -172,7 +172,7 @@ class Compiler:
         flags: Sequence[str],
         policies: Mapping[str, Advise],
         folder: Path,
-    ) -> Compiled | str:
+    ) -> ClangObject | str:
         """The object of a compilation with policies, or why there is none."""
         channels = {
             kind: Channel(folder / kind, policy) for kind, policy in policies.items()
@@ -189,7 +189,7 @@ class Compiler:
         if fault:
             return fault
         answers = {kind: tuple(each.decisions) for kind, each in channels.items()}
-        return Compiled(out.read_bytes(), text_bytes(out), answers)
+        return ClangObject(out.read_bytes(), text_bytes(out), answers)
 
 
 def _converse(

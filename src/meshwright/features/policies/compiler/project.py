@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ class ObjectSizes:
 
 
 @contextmanager
-def compiler_driver(clang: Clang, settings: Mapping[str, object]) -> Iterator[Path]:
+def compiler_driver(clang: Clang, settings: Mapping[str, object]) -> Generator[Path]:
     """A folder with programs called cc, gcc, clang, ..., which are the driver.
 
     They are first in PATH of `environment_of` the folder.

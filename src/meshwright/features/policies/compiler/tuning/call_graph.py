@@ -15,7 +15,7 @@ _FIELD = re.compile(r'(\w+): ("[^"]*"|!?\w+)')
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """By function of a unit: its calls of other functions of the unit."""
+    """Calls between the functions of a unit, by the function that calls."""
 
     calls: Mapping[str, tuple[CallSite, ...]]
     names: Mapping[str, str]

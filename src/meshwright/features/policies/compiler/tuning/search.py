@@ -27,7 +27,7 @@ class Sized:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class InliningState:
     """Decisions, who decides about other calls, and what comes of them."""
 
     decisions: Decisions
@@ -102,18 +102,18 @@ class InliningSearch:
             time.monotonic() < self.end_at,
         )
 
-    def _explicit(self, state: State) -> State:
-        """The same code with a decision for each call, for any fallback."""
+    def _explicit(self, state: InliningState) -> InliningState:
+        """A state with the same code and a decision for each call, for any fallback."""
         inlined = state.sized.inlined
         sites = self.graph.sites(inlined)
         decisions = dict.fromkeys(sites, False) | dict.fromkeys(inlined, True)
         return self._state(decisions, "Original")
 
-    def _state(self, decisions: Decisions, fallback: str) -> State:
+    def _state(self, decisions: Decisions, fallback: str) -> InliningState:
         """A state that is compiled whatever the time."""
-        return State(decisions, fallback, self.size_fn(decisions, fallback))
+        return InliningState(decisions, fallback, self.size_fn(decisions, fallback))
 
-    def _states(self, many: Sequence[Decisions], fallback: str) -> list[State]:
+    def _states(self, many: Sequence[Decisions], fallback: str) -> list[InliningState]:
         """States of several decisions, compiled at once; fewer if time is over."""
         keys = [(frozenset(each.items()), fallback) for each in many]
         jobs = {
@@ -127,7 +127,7 @@ class InliningSearch:
                 self._known[key] = sized
                 self.compilations += 1
         return [
-            State(each, fallback, self._known[key])
+            InliningState(each, fallback, self._known[key])
             for key, each in zip(keys, many, strict=True)
             if key in self._known
         ]
@@ -139,7 +139,7 @@ class InliningSearch:
 
     # -- enumeration -------------------------------------------------------------------
 
-    def _enumerated(self, default: State) -> State | None:
+    def _enumerated(self, default: InliningState) -> InliningState | None:
         """The optimum of all decisions, part by part; `None` if there are too many."""
         parts = self.graph.components()
         least = sum(
@@ -168,8 +168,8 @@ class InliningSearch:
         return self.graph.names.get(site.caller, site.caller) in part
 
     def _enumerate_part(
-        self, part: frozenset[str], start: State, budget: int
-    ) -> tuple[State | None, int]:
+        self, part: frozenset[str], start: InliningState, budget: int
+    ) -> tuple[InliningState | None, int]:
         """The best state of one part, with all others as in `start`."""
         others = [s for s in start.sized.inlined if not self._is_in(s, part)]
         front = self._states([dict.fromkeys(others, True)], "NeverInline")
@@ -200,7 +200,7 @@ class InliningSearch:
 
     # -- rounds of flips ---------------------------------------------------------------
 
-    def _improved(self, state: State) -> State:
+    def _improved(self, state: InliningState) -> InliningState:
         """A state that no single flip makes smaller, unless time is over."""
         state = self._round(state, by_callee=True)
         while time.monotonic() < self.end_at:
@@ -210,7 +210,7 @@ class InliningSearch:
             state = better
         return state
 
-    def _round(self, state: State, *, by_callee: bool) -> State:
+    def _round(self, state: InliningState, *, by_callee: bool) -> InliningState:
         """The state after all flips that help, alone and together."""
         flips = self._flips(state, by_callee=by_callee)
         merged = [{**state.decisions, **flip} for flip in flips]
@@ -225,7 +225,7 @@ class InliningSearch:
         gains.sort(key=lambda pair: -pair[0])
         return self._combined(state, gains)
 
-    def _flips(self, state: State, *, by_callee: bool) -> list[Decisions]:
+    def _flips(self, state: InliningState, *, by_callee: bool) -> list[Decisions]:
         """The opposite of each decision, or of all decisions about one callee."""
         inlined = state.sized.inlined
         sites = sorted(self.graph.sites(inlined))
@@ -241,7 +241,9 @@ class InliningSearch:
             ]
         return flips
 
-    def _combined(self, state: State, gains: Sequence[tuple[int, Decisions]]) -> State:
+    def _combined(
+        self, state: InliningState, gains: Sequence[tuple[int, Decisions]]
+    ) -> InliningState:
         """The state after flips together; halves of them if they disturb each other."""
         if not gains:
             return state

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.compiler import Compiler
+from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit
 from meshwright.features.policies.compiler.replay import (
     Decisions,
@@ -59,7 +59,7 @@ class _Job:
 
 def tune(
     units: Sequence[Unit],
-    compiler: Compiler,
+    compiler: ClangCompiler,
     out: Path,
     *,
     seconds: float,
@@ -98,7 +98,7 @@ def tune(
     return [known[unit.name] for unit in units if unit.name in known]
 
 
-def _job(compiler: Compiler, unit: Unit, folder: Path) -> _Job:
+def _job(compiler: ClangCompiler, unit: Unit, folder: Path) -> _Job:
     """A unit with its IR, which compiles faster than its source does."""
     text = compiler.ir(unit.source, unit.compile_flags)
     graph = parse_call_graph(text)
@@ -118,7 +118,7 @@ _CODE_FLAGS = ("-O", "-m", "-f")
 
 def _tuned(
     job: _Job,
-    compiler: Compiler,
+    compiler: ClangCompiler,
     out: Path,
     pool: ThreadPoolExecutor,
     earlier: tuple[TunedUnit | None, float],
@@ -151,7 +151,7 @@ def _tuned(
     )
 
 
-def _checked(tuned: Tuned, job: _Job, compiler: Compiler) -> Tuned:
+def _checked(tuned: Tuned, job: _Job, compiler: ClangCompiler) -> Tuned:
     """The result, if the unit's source has the same size with these decisions."""
     flags = job.unit.compile_flags
     real = compiler.replay(job.unit.source, flags, tuned.decisions).text_bytes
@@ -162,7 +162,7 @@ def _checked(tuned: Tuned, job: _Job, compiler: Compiler) -> Tuned:
     return Tuned(kept, tuned.default_bytes, best, tuned.compilations, False, True)
 
 
-def _fingerprint(compiler: Compiler, unit: Unit) -> str:
+def _fingerprint(compiler: ClangCompiler, unit: Unit) -> str:
     content = unit.source.read_bytes() + repr((unit.flags, compiler.clang)).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 

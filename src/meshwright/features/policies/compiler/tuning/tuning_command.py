@@ -14,7 +14,7 @@ from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.clang import find_clang
-from meshwright.features.policies.compiler.compiler import Compiler
+from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import read_corpus
 from meshwright.features.policies.compiler.project import build, record
 from meshwright.features.policies.compiler.tuning.tune import TunedUnit, tune
@@ -51,7 +51,7 @@ def tune_command(  # noqa: PLR0913  the options of a command
     if goal != "size":
         raise PolicyError(f"goal is {goal!r}; wanted 'size', text bytes of objects")
     units = read_corpus(corpus)
-    with Compiler(clang) as compiler, show_progress("tuning") as show:
+    with ClangCompiler(clang) as compiler, show_progress("tuning") as show:
         found = tune(
             units,
             compiler,
