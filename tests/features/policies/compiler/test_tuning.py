@@ -114,3 +114,30 @@ def test_a_unit_of_a_corpus_compiles_as_its_source(
     unit: Unit = read_corpus(tmp_path / "corpus")[0]
     alone = cc.compile(unit.source, unit.compile_flags)
     assert alone.text_bytes == cc.compile(project / "one.c").text_bytes
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("-Oz", "compilation with the replay file fails"),
+        ("-Oz -flto", "no little-endian"),
+    ],
+)
+def test_a_build_never_fails_for_its_decisions(
+    cc: ClangCompiler,
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: str,
+    said: str,
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for name in ("one", "two"):
+        (broken / f"{name}.c.replay").write_text("no decisions")
+    monkeypatch.chdir(project)
+    status, sizes = build(cc.clang, ["make"], broken, flags.split())
+    assert status == 0
+    assert (project / "one.o").stat().st_size > 0
+    assert all(said in each.fault for each in sizes)
+    assert len(sizes) == 2

@@ -120,45 +120,55 @@ def _replay(
 ) -> int:
     """Compile as the build asks, then again with the decisions for this source.
 
-    The second object replaces the first one unless it is larger. Sizes and call sites
-    that were not found are noted.
+    The second object replaces the first one unless it is larger. Whatever goes wrong with
+    the second one, the build keeps the first. Sizes and call sites that were not found are
+    noted.
     """
     status = subprocess.run(command, check=False).returncode
-    out = object_of(arguments, source)
-    if status or not Path(out).exists():
+    out = Path(object_of(arguments, source))
+    if status or not out.exists():
         return status
-    before = after = text_bytes(Path(out))
-    sites = stale = 0
+    note = {"before": 0, "after": 0, "sites": 0, "stale": 0, "fault": ""}
     found = _replay_of(Path(settings["replay"]), source)
-    if found is not None:
-        wanted = inlined_lines(found.read_text())
-        sites = len(wanted)
-        with tempfile.TemporaryDirectory() as folder:
-            tuned = Path(folder, "tuned.o")
-            again = [*command, *replay_flags(str(found)), "-Rpass=inline"]
-            done = subprocess.run(
-                [*again, "-o", str(tuned)],
-                check=False,
-                stderr=subprocess.PIPE,
-                timeout=settings["seconds"],
-            )
-            if done.returncode == 0:
-                made = inlined_lines(done.stderr.decode(errors="replace"))
-                stale = len(wanted - made)
-                if text_bytes(tuned) <= before:
-                    Path(out).write_bytes(tuned.read_bytes())
-                    after = text_bytes(tuned)
-    note = {
-        "object": os.path.relpath(out, settings["root"]),
-        "before": before,
-        "after": after,
-        "sites": sites,
-        "stale": stale,
-        "is_tuned": found is not None,
-    }
+    try:
+        note["before"] = note["after"] = text_bytes(out)
+        if found is not None:
+            note |= _tuned(settings, command, out, found)
+    except (OSError, ValueError, struct.error, subprocess.TimeoutExpired) as fault:
+        note["fault"] = str(fault)
+    note["object"] = os.path.relpath(out, settings["root"])
+    note["is_tuned"] = found is not None
     with Path(settings["notes"]).open("a") as notes:
         notes.write(json.dumps(note) + "\n")
     return 0
+
+
+def _tuned(
+    settings: dict,  # pyright: ignore[reportMissingTypeArgument]
+    command: list[str],
+    out: Path,
+    replay: Path,
+) -> dict[str, object]:
+    """Replace an object by that of a replay file, unless it is larger: what to note."""
+    wanted = inlined_lines(replay.read_text())
+    note: dict[str, object] = {"sites": len(wanted)}
+    with tempfile.TemporaryDirectory(dir=out.parent) as folder:
+        tuned = Path(folder, "tuned.o")
+        again = [*command, *replay_flags(str(replay)), "-Rpass=inline"]
+        done = subprocess.run(
+            [*again, "-o", str(tuned)],
+            check=False,
+            stderr=subprocess.PIPE,
+            timeout=settings["seconds"],
+        )
+        if done.returncode:
+            return note | {"fault": "the compilation with the replay file fails"}
+        made = inlined_lines(done.stderr.decode(errors="replace"))
+        note["stale"] = len(wanted - made)
+        if text_bytes(tuned) <= text_bytes(out):
+            note["after"] = text_bytes(tuned)
+            tuned.replace(out)
+    return note
 
 
 def _replay_of(folder: Path, source: str) -> Path | None:

@@ -24,6 +24,7 @@ class ObjectSizes:
     """Text bytes of one object of a build, before and after.
 
     sites: inlined calls in its replay file. stale: those that this source lacks.
+    fault: why the object is the compiler's own; "" if nothing went wrong.
     """
 
     object: str
@@ -32,6 +33,7 @@ class ObjectSizes:
     sites: int
     stale: int
     is_tuned: bool
+    fault: str = ""
 
 
 @contextmanager

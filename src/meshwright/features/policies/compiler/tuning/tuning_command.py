@@ -16,7 +16,11 @@ from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.clang import find_clang
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import read_corpus
-from meshwright.features.policies.compiler.project import build, record
+from meshwright.features.policies.compiler.project import (
+    ObjectSizes,
+    build,
+    record,
+)
 from meshwright.features.policies.compiler.tuning.tune import TunedUnit, tune
 
 ClangName = Annotated[
@@ -90,7 +94,7 @@ def build_command(
                 f"{each.before:,}",
                 f"{each.after:,}",
                 f"{each.after / max(1, each.before) - 1:+.2%}",
-                f"{each.stale} of {each.sites}" if each.is_tuned else "no replay file",
+                _outcome(each),
             )
             for each in sizes
         ]
@@ -126,3 +130,10 @@ def _tuned_table(found: Sequence[TunedUnit]) -> Table:
     rows.append(("all", f"{before:,}", f"{after:,}", change, work, ""))
     titles = ("unit", ">default", ">tuned", ">change", ">compilations", "")
     return Table(titles, tuple(rows))
+
+
+def _outcome(sizes: ObjectSizes) -> str:
+    """What became of the decisions for an object."""
+    if sizes.fault:
+        return f"left as it was: {sizes.fault}"
+    return f"{sizes.stale} of {sizes.sites}" if sizes.is_tuned else "no replay file"
