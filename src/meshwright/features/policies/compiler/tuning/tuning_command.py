@@ -133,7 +133,7 @@ def _tuned_table(found: Sequence[TunedUnit]) -> Table:
 
 
 def _outcome(sizes: ObjectSizes) -> str:
-    """What became of the decisions for an object."""
+    """Call sites that were not found, or why the object is the compiler's own."""
     if sizes.fault:
         return f"left as it was: {sizes.fault}"
     return f"{sizes.stale} of {sizes.sites}" if sizes.is_tuned else "no replay file"
