@@ -2,6 +2,9 @@
 
 import typer
 
+from meshwright.features.codesign.accelerator.commands.approximate_command import (
+    approximate_command,
+)
 from meshwright.features.codesign.accelerator.commands.eval_command import eval_command
 from meshwright.features.codesign.accelerator.commands.log_command import log_command
 from meshwright.features.codesign.accelerator.commands.map_command import map_command
@@ -18,3 +21,4 @@ accelerator_command.command("eval")(eval_command)
 accelerator_command.command("search")(search_command)
 accelerator_command.command("map")(map_command)
 accelerator_command.command("log")(log_command)
+accelerator_command.command("approximate")(approximate_command)
