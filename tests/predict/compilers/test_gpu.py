@@ -283,3 +283,24 @@ def test_a_step_with_added_and_combined_kernels_has_a_report_and_a_trace(
     plan.trace(tmp_path / "trace.json")
     assert (tmp_path / "page.html").stat().st_size > 1000
     assert (tmp_path / "trace.json").stat().st_size > 100
+
+
+def test_a_list_of_layers_does_not_keep_all_gradients_until_their_reduction():
+    def loss(weights, x):
+        layer = jax.checkpoint(lambda x, up, down: jnp.tanh(x @ up) @ down)
+        for up, down in weights:
+            x = x + layer(x, up.astype("bfloat16"), down.astype("bfloat16"))
+        return (x.astype("float32") ** 2).mean()
+
+    def step(weights, x):
+        slopes = jax.grad(loss)(weights, x)
+        return jax.tree.map(lambda w, slope: w - 1e-3 * slope, weights, slopes)
+
+    compiled = 42_144_808_028  # 40 times 2 GiB of gradients, if all of them waited
+    weights = [(f32(8192, 65_536), f32(65_536, 8192))] * 40
+    tactics = [mw.data_parallel("data"), mw.zero(3, "data")]
+    plan = mw.partition(step, {"data": 8}, tactics).plan(
+        weights, ShapeDtypeStruct((65_536, 8192), jnp.bfloat16)
+    )
+    found = plan.on("h100", donate_state=True).peak_memory_bytes
+    assert found == pytest.approx(compiled, rel=0.15)

@@ -4,14 +4,18 @@ XLA: `LatencyHidingScheduler` with `GpuLatencyEstimator`. It fills the schedule 
 end of the program to the beginning. While a collective waits for the fusions that hide
 it, the scheduler places any other fusion whose consumers are all placed. So the
 gradients of weights, which only the optimizer reads, are computed late in the backward
-pass, and their operands stay live until then.
+pass, and their operands stay live until then. One collective is in flight at a time
+(`xla_gpu_experimental_parallel_collective_overlap_limit`), so that of many large
+gradients only few wait.
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
+from meshwright.predict.compilers.gpu.collective_combiner import COMBINED, COMBINED_BYTES
 from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
-from meshwright.program.ir import Program, Value
+from meshwright.program.ir import Program, Value, num_bytes
 
 ASYNC_COLLECTIVES = frozenset(
     {"all_gather", "all_reduce", "all_to_all", "permute", "reduce_scatter"}
@@ -35,33 +39,65 @@ def hide_latency(fusions: Sequence[Fusion], program: Program) -> list[Fusion]:
         return list(fusions)
     makers = {v: i for i, fusion in enumerate(fusions) for v in fusion.writes}
     operands = _dependencies(fusions, makers)
-    waiting = [0] * len(fusions)
+    consumers = [0] * len(fusions)
     for needed in operands:
         for index in needed:
-            waiting[index] += 1
+            consumers[index] += 1
     order: list[int] = []
-    ready = [-i for i, count in enumerate(waiting) if not count]
-    ready.sort()
-    in_flight: list[tuple[int, int]] = []
-    now = 0
-    while ready or in_flight:
-        if in_flight and (not ready or in_flight[0][0] <= now):
-            end, index = heappop(in_flight)
-            now = max(now, end)
-            index = -index
+    ready = [-i for i, count in enumerate(consumers) if not count]
+    heapify(ready)
+    blocked: list[int] = []  # collectives that may not be in flight with the others
+    flight, now = _Flight(), 0
+    while ready or flight.collectives:
+        if flight.collectives and (not ready or flight.end <= now):
+            placed, now = flight.collectives, max(now, flight.end)
+            flight = _Flight()
+            ready += blocked
+            heapify(ready)
+            blocked = []
         else:
             index = -heappop(ready)
             if _is_async(fusions[index]):
-                heappush(in_flight, (now + _LATENCY, -index))
+                if not flight.joined_by(index, fusions[index], now):
+                    blocked.append(-index)
                 continue
+            placed = [index]
             now += _cost(fusions[index])
-        order.append(index)
-        for needed in operands[index]:
-            waiting[needed] -= 1
-            if not waiting[needed]:
-                heappush(ready, -needed)
+        order += placed
+        for index in (needed for each in placed for needed in operands[each]):
+            consumers[index] -= 1
+            if not consumers[index]:
+                heappush(ready, -index)
     assert len(order) == len(fusions), "fusions wait for each other"
     return [fusions[index] for index in reversed(order)]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """The collectives in flight: a single one, or small ones that run as one.
+
+    collectives: indices of their fusions. end: time at which they are hidden.
+    """
+
+    collectives: list[int] = field(default_factory=list[int])
+    kind: str = ""
+    num_bytes: int = 0
+    end: int = 0
+
+    def joined_by(self, index: int, fusion: Fusion, now: int) -> bool:
+        """Let a collective start its flight, unless others in flight keep it out."""
+        kind, size = fusion.root.kind, sum(map(num_bytes, fusion.reads))
+        if not self.collectives:
+            self.kind, self.end = kind, now + _LATENCY
+        elif (
+            kind != self.kind
+            or kind not in COMBINED
+            or self.num_bytes + size > COMBINED_BYTES
+        ):
+            return False
+        self.collectives.append(index)
+        self.num_bytes += size
+        return True
 
 
 def _is_async(fusion: Fusion) -> bool:
