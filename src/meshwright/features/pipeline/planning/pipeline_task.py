@@ -20,6 +20,9 @@ PRICE = Work("price a strategy", 1.0e-4)
 SCHEDULE = Work("simulate a schedule", 1.0e-5)
 """Work to make and simulate a schedule, per task."""
 
+BUILD = Work("build stages", 5.0e-4)
+"""Work to build and simulate the stages of a step, per op."""
+
 MOST_STAGES = 32
 """Largest number of stages of a pipeline."""
 
