@@ -1,5 +1,7 @@
 """Pipeline plans of a small train step: stages, figures, JSON, and refusals."""
 
+from collections import defaultdict
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,12 +9,14 @@ import pytest
 import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.batch_sizes import ResizableStep
-from meshwright.features.pipeline.find_pipeline import find_pipeline
+from meshwright.features.pipeline.find_pipeline import built_plan, find_pipeline
 from meshwright.features.pipeline.planning.blocks.step_blocks import (
     StepBlocks,
     StepPhase,
 )
+from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import (
+    PipelineTask,
     microbatch_counts,
     near_divisors,
 )
@@ -20,6 +24,7 @@ from meshwright.features.pipeline.schedules.schedule_picture import (
     schedule_page,
     schedule_text,
 )
+from meshwright.machine import load_machine
 from meshwright.planner.driver.request import SearchRequest
 
 LAYERS, WIDTH, BATCH = 6, 64, 32
@@ -159,3 +164,34 @@ def test_too_little_memory_is_refused():
         find_pipeline(
             train_step, (*SCANNED, X), SearchRequest("v100", chips=2, memory=2000)
         )
+
+
+def test_built_stages_correct_the_prices_of_their_strategy():
+    step = ResizableStep(train_step, (*SCANNED, X))
+    machine = load_machine("v100", 4)
+    planner = PipelinePlanner(
+        PipelineTask("step", step.capture, BATCH, machine, machine.chip.usable_bytes)
+    )
+    planned = planner.plan(2)
+    built = built_plan(step.captured, planned).on(machine, donate_state=True)
+
+    def priced(stage):
+        return next(
+            option.costs
+            for option in planner.options(2)
+            if option.priced.strategy.tactics == stage.choice.tactics
+            and option.priced.strategy.mesh(option.data) == stage.mesh
+        )
+
+    planner.correct(planned.stages, built.stages)
+    def needed(sizes):
+        return sizes.state + sizes.activations + sizes.working
+
+    errors, margins = defaultdict(float), defaultdict(float)
+    for stage, real in zip(planned.stages, built.stages, strict=True):
+        costs, layers, kind = priced(stage), stage.choice.layers, stage.choice.tactics
+        errors[kind] += costs.times(*layers).total_s - real.times.total_s
+        margin = needed(costs.bytes(*layers)) / needed(real.bytes)
+        margins[kind] = max(margins[kind], margin)
+    assert all(error == pytest.approx(0, abs=1e-12) for error in errors.values())
+    assert min(margins.values()) >= 1 - 1e-9
