@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.features.pipeline.batch_sizes import ResizableStep
-from meshwright.features.pipeline.find_pipeline import built_plan
+from meshwright.features.pipeline.fastest_built import built_plan
 from meshwright.features.pipeline.planning.interleaving import even_stages
 from meshwright.features.pipeline.planning.pipeline_planner import PipelinePlanner
 from meshwright.features.pipeline.planning.pipeline_task import PipelineTask

@@ -9,7 +9,8 @@ import pytest
 import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.batch_sizes import ResizableStep
-from meshwright.features.pipeline.find_pipeline import built_plan, find_pipeline
+from meshwright.features.pipeline.fastest_built import built_plan
+from meshwright.features.pipeline.find_pipeline import find_pipeline
 from meshwright.features.pipeline.planning.blocks.step_blocks import (
     StepBlocks,
     StepPhase,
@@ -184,6 +185,7 @@ def test_built_stages_correct_the_prices_of_their_strategy():
         )
 
     planner.correct(planned.stages, built.stages)
+
     def needed(sizes):
         return sizes.state + sizes.activations + sizes.working
 

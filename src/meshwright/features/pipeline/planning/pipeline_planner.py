@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from meshwright.errors import MeshwrightError, PlanError, ScheduleError
-from meshwright.features.pipeline.planning.blocks.clustering import layer_starts
-from meshwright.features.pipeline.planning.corrections import (
+from meshwright.features.pipeline.corrections import (
     Correction,
     StageKind,
     corrections,
     kind_of_option,
 )
+from meshwright.features.pipeline.planning.blocks.clustering import layer_starts
 from meshwright.features.pipeline.planning.interleaving import (
     CHUNKS,
     Interleaving,

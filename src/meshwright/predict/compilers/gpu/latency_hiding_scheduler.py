@@ -13,7 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from meshwright.predict.compilers.gpu.collective_combiner import COMBINED, COMBINED_BYTES
+from meshwright.predict.compilers.gpu.collective_combiner import (
+    COMBINED,
+    COMBINED_BYTES,
+)
 from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.program.ir import Program, Value, num_bytes
 
