@@ -22,12 +22,6 @@ from meshwright.program.ir import Program
 _MOST_BUILDS = 6
 """Largest number of pipelines that are built to find the fastest one that fits."""
 
-_LATEST = 1.5
-"""Share of the budget within which a further pipeline has to be built.
-
-Building takes 15 to 20 s for 61 to 126 layers in several stages.
-"""
-
 
 def fastest_built(
     captured: Captured,
@@ -75,7 +69,7 @@ def _is_worthwhile(
     """Whether a planned pipeline may be faster than the best, and can be built in time."""
     meter = planner.task.meter
     ends_s = meter.read() + BUILD.seconds * _num_ops(planner.step.program, planned)
-    return planned.step_time_s < best.step_time_s and ends_s < _LATEST * meter.end_s
+    return planned.step_time_s < best.step_time_s and ends_s < meter.end_s
 
 
 def _num_ops(program: Program, planned: PlannedPipeline) -> int:
