@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.features.pipeline.planning.pipeline_stage import PipelineStage
 from meshwright.features.pipeline.planning.stage_costs import LayerCosts, StageOption
+from meshwright.features.pipeline.planning.stage_mesh import MODEL
 from meshwright.partitioner.tactics import Tactic
 
 type StageKind = tuple[tuple[Tactic, ...], int, bool]
@@ -64,26 +65,36 @@ class Correction:
         )
 
 
-def kind_of_option(option: StageOption, num_devices: int) -> StageKind:
-    """The kind of the stages with an option, on a machine with so many devices."""
-    strategy = option.priced.strategy
-    return strategy.tactics, strategy.model, option.size == num_devices
+class Corrections:
+    """The corrections of all kinds of stages that were built on a machine.
 
-
-def corrections(
-    priced: Sequence[PipelineStage], built: Sequence[PipelineStage], model_axis: str
-) -> dict[StageKind, Correction]:
-    """A correction for each kind of stage of a pipeline that was built.
-
-    model_axis: name of the axis along which devices share layers.
+    num_devices: number of the machine's devices.
     """
-    pairs: defaultdict[StageKind, list[StagePair]] = defaultdict(list)
-    for planned, stage in zip(priced, built, strict=True):
-        assert planned.choice is not None, "the planner has chosen all stages"
-        sizes = dict(planned.mesh.sizes)
-        kind = planned.choice.tactics, sizes.get(model_axis, 1), len(priced) == 1
-        pairs[kind].append((planned, stage))
-    return {kind: _correction(each) for kind, each in pairs.items()}
+
+    def __init__(self, num_devices: int) -> None:
+        self.num_devices = num_devices
+        self._found: dict[StageKind, Correction] = {}
+
+    def corrected(self, option: StageOption) -> StageOption:
+        """An option with costs as stages of its kind had once they were built."""
+        strategy = option.priced.strategy
+        kind = strategy.tactics, strategy.model, option.size == self.num_devices
+        found = self._found.get(kind)
+        return replace(option, costs=found.applied(option.costs)) if found else option
+
+    def learn(
+        self, priced: Sequence[PipelineStage], built: Sequence[PipelineStage]
+    ) -> None:
+        """Correct prices from now on by the stages of a pipeline that was built."""
+        pairs: defaultdict[StageKind, list[StagePair]] = defaultdict(list)
+        for planned, stage in zip(priced, built, strict=True):
+            assert planned.choice is not None, "the planner has chosen all stages"
+            model = dict(planned.mesh.sizes).get(MODEL, 1)
+            kind = planned.choice.tactics, model, len(priced) == 1
+            pairs[kind].append((planned, stage))
+        for kind, each in pairs.items():
+            earlier = self._found.get(kind, Correction())
+            self._found[kind] = _correction(each).after(earlier)
 
 
 def _correction(pairs: Sequence[StagePair]) -> Correction:

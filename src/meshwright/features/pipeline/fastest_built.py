@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from meshwright.errors import PlanError, StageError
 from meshwright.features.pipeline.build import StageTacticError, stage
+from meshwright.features.pipeline.corrections import Corrections
 from meshwright.features.pipeline.describe import make_plan
 from meshwright.features.pipeline.pipeline_options import Options, planned_options
 from meshwright.features.pipeline.plan.pipeline_plan import PipelinePlan
@@ -35,6 +36,8 @@ def fastest_built(
     priced faster than the best one, or the time is over.
     """
     task = planner.task
+    learned = Corrections(task.machine.num_devices)
+    planner.corrected = learned.corrected
     best: PipelinePlan | None = None
     built: list[tuple[object, ...]] = []
     while len(built) < _MOST_BUILDS:
@@ -50,7 +53,7 @@ def fastest_built(
         built.append(key)
         planned, plan = _buildable_plan(captured, planner, planned)
         plan = on_machine(plan)
-        planner.correct(planned.stages, plan.stages)
+        learned.learn(planned.stages, plan.stages)
         task.on_progress(_compared(planned, plan))
         if plan.fits and (best is None or plan.step_time_s < best.step_time_s):
             best = plan

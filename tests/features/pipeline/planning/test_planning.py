@@ -9,6 +9,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import PlanError
 from meshwright.features.pipeline.batch_sizes import ResizableStep
+from meshwright.features.pipeline.corrections import Corrections
 from meshwright.features.pipeline.fastest_built import built_plan
 from meshwright.features.pipeline.find_pipeline import find_pipeline
 from meshwright.features.pipeline.planning.blocks.step_blocks import (
@@ -184,7 +185,9 @@ def test_built_stages_correct_the_prices_of_their_strategy():
             and option.priced.strategy.mesh(option.data) == stage.mesh
         )
 
-    planner.correct(planned.stages, built.stages)
+    learned = Corrections(4)
+    learned.learn(planned.stages, built.stages)
+    planner.corrected = learned.corrected
 
     def needed(sizes):
         return sizes.state + sizes.activations + sizes.working

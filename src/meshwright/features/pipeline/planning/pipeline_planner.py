@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from meshwright.errors import MeshwrightError, PlanError, ScheduleError
-from meshwright.features.pipeline.corrections import (
-    Correction,
-    StageKind,
-    corrections,
-    kind_of_option,
-)
 from meshwright.features.pipeline.planning.blocks.clustering import layer_starts
 from meshwright.features.pipeline.planning.interleaving import (
     CHUNKS,
@@ -56,7 +50,6 @@ from meshwright.features.pipeline.planning.schedule_choice import (
     num_evaluations,
 )
 from meshwright.features.pipeline.planning.stage_costs import StageOption, stage_options
-from meshwright.features.pipeline.planning.stage_mesh import MODEL
 from meshwright.features.pipeline.planning.stage_placement import StagePlacer
 from meshwright.features.pipeline.planning.stage_slicing import (
     SlicedStage,
@@ -70,7 +63,10 @@ from meshwright.search.arrays import Floats
 
 
 class PipelinePlanner:
-    """Planner of one train step: the priced strategies, and the layers of the step."""
+    """Planner of one train step: the priced strategies, and the layers of the step.
+
+    corrected: function that corrects the costs of a strategy on submeshes of one size.
+    """
 
     def __init__(self, task: PipelineTask) -> None:
         self.task = task
@@ -78,15 +74,7 @@ class PipelinePlanner:
         self.sizes = task.sizes or submesh_sizes(task.machine)
         self.priced, self.step = price_step(task)
         self.starts = layer_starts(self.step)
-        self.corrections: dict[StageKind, Correction] = {}
-
-    def correct(
-        self, priced: Sequence[PipelineStage], built: Sequence[PipelineStage]
-    ) -> None:
-        """Correct the prices of strategies from now on, by stages that were built."""
-        for kind, found in corrections(priced, built, MODEL).items():
-            earlier = self.corrections.get(kind, Correction())
-            self.corrections[kind] = found.after(earlier)
+        self.corrected: Callable[[StageOption], StageOption] = lambda option: option
 
     def leave_out(self, tactics: tuple[Tactic, ...], why: str) -> None:
         """Search without the strategies with these tactics from now on.
@@ -276,13 +264,7 @@ class PipelinePlanner:
         )
         if not options:
             raise PlanError(f"no strategy divides a microbatch of {microbatch}")
-        return [self._corrected(option) for option in options]
-
-    def _corrected(self, option: StageOption) -> StageOption:
-        """An option with costs as stages of its kind had once they were built."""
-        kind = kind_of_option(option, self.task.machine.num_devices)
-        found = self.corrections.get(kind)
-        return replace(option, costs=found.applied(option.costs)) if found else option
+        return [self.corrected(option) for option in options]
 
     def table_of(
         self, options: Sequence[StageOption], num_microbatches: int, room: StageRoom
