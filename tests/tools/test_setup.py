@@ -24,6 +24,7 @@ LOCKS = (
     "requirements-iree.lock",
     "requirements-deploy.lock",
     "requirements-sparse.lock",
+    "requirements-codesign.lock",
     "requirements-cluster.lock",
 )
 
@@ -120,6 +121,7 @@ PARTS = (
     "test-search",
     "test-policies",
     "test-sparse",
+    "test-codesign",
     "test-cluster",
 )
 """What `.ci/run` makes, beside the checks that it runs itself."""
