@@ -72,6 +72,7 @@ _PANELS = {
     "Search for a model or a machine": {
         "nas": "Search for models that are accurate, and fast on a given machine.",
         "accelerator": "Evaluate designs of accelerators, and search for one.",
+        "codesign": "Search for a model and the accelerator that runs it, together.",
         "floorplan": "Place a chip's macros, and compute the exact proxy cost.",
     },
     "Learn a policy for a system": {
@@ -100,6 +101,7 @@ _HOMES = {
     "learned": "features.tune.learned_command",
     "nas": "features.codesign.nas.command",
     "accelerator": "features.codesign.accelerator.command",
+    "codesign": "features.codesign.joint.command",
     "floorplan": "features.codesign.floorplan.command",
 }
 """Modules of commands that are not called `features.NAME.command`."""

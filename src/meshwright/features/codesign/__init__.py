@@ -2,6 +2,6 @@
 
 In: a space of models, programs to run on a new chip, or a netlist. Out: models with their
 accuracy and latency, a design of an accelerator, or a placement of macros. Begin reading at
-`nas/command.py`, `accelerator/command.py` and `floorplan/command.py`: `meshwright nas`,
-`meshwright accelerator` and `meshwright floorplan`.
+`nas/command.py`, `accelerator/command.py`, `joint/command.py` and `floorplan/command.py`:
+`meshwright nas`, `meshwright accelerator`, `meshwright codesign`, `meshwright floorplan`.
 """
