@@ -1,6 +1,6 @@
 """Models and machines searched for each other.
 
-`nas` searches for a model, `accelerator` for a chip that runs it, `joint` for both together,
+`nas` searches for a model, `accelerator` for a chip that runs it, `joint` for both at once,
 and `floorplan` for places of a chip's macros.
 
 These are the public names of `features/codesign`.

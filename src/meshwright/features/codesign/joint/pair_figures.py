@@ -16,7 +16,6 @@ from meshwright.features.codesign.accelerator.workload.layers import (
 )
 from meshwright.features.codesign.joint.templates import find_template
 from meshwright.features.codesign.nas.searching.space_file import SpaceFile
-from meshwright.features.codesign.nas.searching.trained import Trained
 from meshwright.search.trials import Candidate
 
 _WORST = 1e30
@@ -58,25 +57,25 @@ class PairFigures:
         return {**figures, **self._model_figures(model)}
 
     @property
-    def trained(self) -> Trained:
-        """The training of the models of the file."""
-        if not isinstance(self.file.evaluate, Trained):
+    def evaluation(self) -> Any:
+        """The evaluation of the models of the file, whose `target` makes them traceable."""
+        if not callable(getattr(self.file.evaluate, "target", None)):
             raise AcceleratorError(
                 f"`evaluate` of {self.file.text} is {self.file.evaluate!r:.60}; wanted a "
-                "nas.Trained, whose models can be traced for an accelerator"
+                "nas.Trained, or another that has `target`, from a candidate to (fn, args)"
             )
         return self.file.evaluate
 
     def _workload(self, model: Mapping[str, Any]) -> Workload:
         key = json.dumps(model, sort_keys=True)
         if key not in self._traced:
-            self._traced[key] = workload_of(*self.trained.target(dict(model)))
+            self._traced[key] = workload_of(*self.evaluation.target(dict(model)))
         return self._traced[key]
 
     def _model_figures(self, model: Mapping[str, Any]) -> dict[str, Any]:
         key = json.dumps(model, sort_keys=True)
         if key not in self._trained:
-            self._trained[key] = self.trained(dict(model))
+            self._trained[key] = self.evaluation(dict(model))
         return self._trained[key]
 
     def __reduce__(self) -> Any:
