@@ -3,6 +3,7 @@
     netlist = floorplan.read("netlist.pb.txt.gz")
     placement = floorplan.read_placement(netlist, "initial.plc")
     floorplan.cost(netlist, placement).proxy()
+    floorplan.group(flat_netlist).netlist
     floorplan.place(netlist, seconds=600).save("placed.plc")
 
 Begin reading at `placers/place.py`; the costs are in `costs`.
@@ -19,6 +20,7 @@ from meshwright.features.codesign.floorplan.costs.legality import (
     faults_of,
     overlaps_of,
 )
+from meshwright.features.codesign.floorplan.grouping.group import group
 from meshwright.features.codesign.floorplan.netlist.canvas import (
     Blockage,
     Canvas,
@@ -57,6 +59,7 @@ __all__ = [
     "default_canvas",
     "faults_of",
     "frame_of",
+    "group",
     "make_netlist",
     "overlaps_of",
     "place",

@@ -18,8 +18,17 @@ from meshwright.features.codesign.floorplan.costs.evaluator import (
     cost,
 )
 from meshwright.features.codesign.floorplan.costs.legality import faults_of
+from meshwright.features.codesign.floorplan.grouping.group import (
+    PARTS,
+    group,
+    read_groups,
+)
 from meshwright.features.codesign.floorplan.netlist.files import write_whole
-from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, read
+from meshwright.features.codesign.floorplan.netlist.netlist import (
+    Netlist,
+    NodeKind,
+    read,
+)
 from meshwright.features.codesign.floorplan.netlist.placement import (
     ChipPlacement,
     read_placement,
@@ -190,6 +199,54 @@ def place_command(  # noqa: PLR0913  an option each
         print(json.dumps(_plain(found.cost, factors) | found.facts()))
     else:
         print(found)
+
+
+@floorplan_command.command("group")
+def group_command(  # noqa: PLR0913  an option each
+    netlist: _NetlistFile,
+    out: Annotated[
+        Path, Option("--out", help="folder for netlist.pb.txt and initial.plc")
+    ] = Path("grouped"),
+    canvas: Annotated[
+        Path | None,
+        Option(
+            help=".plc with canvas, wires and fixed blocks; default: initial.plc beside "
+            "NETLIST"
+        ),
+    ] = None,
+    parts: Annotated[
+        int, Option(min=1, help="clusters besides those around macros and ports")
+    ] = PARTS,
+    groups: Annotated[
+        Path | None,
+        Option(help="file of lines 'cell number', in place of clusters of our own"),
+    ] = None,
+    seed: Annotated[
+        int, Option("--seed", min=0, max=2**31 - 1, help="random seed")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Group the standard cells of a flat netlist into soft macros, and choose a grid."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise FloorplanError(f"cannot make {out}: {fault.strerror}") from None
+    chip = read(netlist)
+    found = group(
+        chip,
+        _read_frame(chip, canvas),
+        parts=parts,
+        groups=None if groups is None else read_groups(groups),
+        seed=seed,
+    )
+    write_whole(out / "netlist.pb.txt", found.netlist.to_text().encode())
+    write_whole(out / "initial.plc", found.to_text().encode())
+    grid = {"columns": found.canvas.columns, "rows": found.canvas.rows}
+    if as_json:
+        soft = found.netlist.kinds.count(NodeKind.SOFT)
+        print(json.dumps({"out": str(out), "soft_macros": soft, **grid}))
+    else:
+        print(f"{found.netlist}\ngrid        {grid['columns']} x {grid['rows']} cells")
 
 
 def _read_frame(chip: Netlist, canvas: Path | None) -> ChipPlacement:

@@ -1,0 +1,1 @@
+"""Grids and soft macros for flat netlists, as Circuit Training chooses and groups them."""
