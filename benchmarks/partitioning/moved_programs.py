@@ -19,6 +19,7 @@ def normal(*shape):
 
 
 U, V, H, W = normal(64, 32), normal(64, 32), normal(4, 64, 16), normal(16, 96)
+TAPS = normal(4, 16)
 
 
 def heat(u):
@@ -58,6 +59,18 @@ def upwind(u):
     return u - 0.1 * jnp.concatenate([u[:1] * 0, jnp.diff(u, axis=0)], 0)
 
 
+def limited(u):
+    """Limited slopes of cells, from the differences at their 65 faces."""
+    faces = jnp.diff(u, axis=0, prepend=u[:1], append=u[-1:])
+    left, right = faces[:-1], faces[1:]
+    return jnp.where(left * right > 0, jnp.minimum(jnp.abs(left), jnp.abs(right)), 0.0)
+
+
+def causal_convolution(h, w):
+    wide = jnp.pad(h, ((0, 0), (3, 0), (0, 0)))
+    return jax.nn.silu(sum(w[k] * wide[:, k : k + h.shape[1]] for k in range(4)))
+
+
 def shifted(h):
     return jnp.pad(h, ((0, 0), (1, 0), (0, 0)))[:, :-1]
 
@@ -92,6 +105,10 @@ PROGRAMS = {
     "ghosts, reflect": (lambda u: ghosts(u, "reflect"), (U,), 0, 2 * ROW),
     "tokens": (shifted, (H,), 1, 2 * ROW),
     "tokens, gradient": (grad(shifted), (H,), 1, 4 * ROW),
+    "causal convolution": (causal_convolution, (H, TAPS), (1,), 12 * ROW),
+    "causal convolution, gradient": (
+        grad(causal_convolution), (H, TAPS), (1,), 24 * ROW
+    ),
     "tokens, start": (shifted_behind_a_start, (H,), 1, 2 * ROW),
     "difference": (lambda u: (jnp.diff(u, axis=0) ** 2).sum(), (U,), 0, ROW + 8),
     "difference, largest": (lambda u: jnp.diff(u, axis=0).max(), (U,), 0, ROW + 8),
@@ -101,6 +118,7 @@ PROGRAMS = {
     "interior, in time": (in_time(inner_heat), (U,), 0, 8 * ROW),
     "interior, 2D": (grad(in_time(inner_heat_2d)), (U,), 0, 16 * ROW),
     "upwind": (upwind, (U,), 0, 4 * ROW),
+    "limited slopes": (limited, (U,), 0, 2 * ROW),
     "gradient of a field": (lambda u: jnp.gradient(u, axis=0), (U,), 0, 6 * ROW),
     "strides": (grad(lambda u: u[::2] * u[1::2]), (U,), 0, 0),
     "halves": (grad(lambda u: u[:32] + u[32:]), (U,), 0, 32 * ROW),

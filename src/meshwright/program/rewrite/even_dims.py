@@ -17,6 +17,7 @@ from meshwright.program.ops import FactorRule, has_trait, rule_of
 from meshwright.program.ops.arithmetic.reduction import identity_of
 from meshwright.program.ops.movement.joined_slices import Join, Piece
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
+from meshwright.program.rewrite.early_slices import slice_early
 from meshwright.program.rewrite.frames import (
     RESIZABLE,
     EvenFrame,
@@ -70,11 +71,12 @@ def _even_body(
     known: Mapping[Value, Sequence[int]],
 ) -> Program:
     """The program rewritten; `known` has constant positions among its inputs."""
+    sliced = slice_early(program, parts)
     writer = _Writer(stuck, parts, known)
-    for op in program.ops:
+    for op in sliced.ops:
         writer.write(op)
-    outputs = tuple(map(writer.plain, program.outputs))
-    if not writer.is_changed:
+    outputs = tuple(map(writer.plain, sliced.outputs))
+    if not writer.is_changed and sliced is program:
         return program
     return replace(program, ops=tuple(writer.ops), outputs=outputs)
 
