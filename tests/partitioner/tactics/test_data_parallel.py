@@ -138,3 +138,22 @@ def test_what_is_no_pattern_is_an_error():
         TacticError, match="data_parallel: 0 is no pattern; wanted a text"
     ):
         mw.data_parallel("data", inputs=(0,))
+
+
+def test_both_batches_of_a_contrastive_loss_are_cut():
+    """One is gathered for the scores; without it, a tower would stay whole."""
+
+    def loss(p, images, words):
+        left = images @ p["images"]
+        right = p["table"][words].mean(1) @ p["words"]
+        scores = jnp.exp(p["scale"]) * left @ right.T
+        return -jnp.diagonal(jax.nn.log_softmax(scores)).mean()
+
+    p = {"images": normal(32, 8), "table": normal(10, 16), "words": normal(16, 8)}
+    p["scale"] = normal()
+    args = p, normal(64, 32), jnp.zeros((64, 7), jnp.int32)
+    step = mw.partition(jax.grad(loss), {"data": 8}, [mw.data_parallel("data")])
+    plan = step.plan(*args)
+    assert spec(plan, "images") == ("data", None)
+    assert spec(plan, "words") == ("data", None)
+    assert step.check(*args).ok

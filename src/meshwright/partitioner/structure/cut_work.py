@@ -38,6 +38,11 @@ def cut_share(work: Workspace, axis: str) -> float:
     return cut / total if total else 1.0
 
 
+def cut_ops(work: Workspace, axis: str) -> frozenset[int]:
+    """Indices of the ops that count and that an axis shards."""
+    return frozenset(n.index for n in flops_of(work.graph) if _is_cut(work, n, axis))
+
+
 def _uncut_places(work: Workspace, axis: str) -> str:
     """The three ops with most FLOPs that an axis does not shard, most first."""
     uncut: Counter[str] = Counter()

@@ -14,6 +14,7 @@ from meshwright.partitioner.structure.batch_dims import (
     product_rows,
 )
 from meshwright.partitioner.structure.cut_work import (
+    cut_ops,
     cut_share,
     first_cut_sums,
     gathers,
@@ -99,7 +100,7 @@ def _cut_best_dims(work: Workspace, leaves: Leaves, axis: str, tactic: str) -> S
     def trial_of(seeds: Seeds) -> _Trial:
         work.rollback(start)
         work.cut(seeds, axis, tactic)
-        return _measured(work, axis, seeds, uncut)
+        return _measured(work, axis, seeds, uncut, leaves)
 
     best = guessed_batch(work, leaves, axis)
     trial = trial_of(best)
@@ -131,23 +132,31 @@ class _Trial:
     share: the share of the FLOPs that is divided. is_clean: whether the candidate looks
         like a batch: it shards no weight, and no dim over which the first product sums,
         as tensor parallelism does, and needs no gather, as sharding time before a loop
-        does. is_empty: whether nothing is sharded.
+        does. is_empty: whether nothing is sharded. inputs, ops: the data that is sharded,
+        and the ops that count in `share`.
     """
 
     share: float
     is_clean: bool
     is_empty: bool
+    inputs: frozenset[str]
+    ops: frozenset[int]
 
     def is_better(self, other: "_Trial") -> bool:
-        """Whether to prefer this candidate for the batch to another one."""
-        if not self.is_clean:
+        """Whether to prefer this candidate for the batch to another one.
+
+        Not one that only leaves data and its ops whole. Two towers whose batches meet in
+        one product, as in a contrastive loss, need one of the batches gathered there.
+        """
+        is_part = bool(self.inputs) and self.inputs < other.inputs
+        if not self.is_clean or (is_part and not self.ops >= other.ops):
             return False
         more = 0.0 if not other.is_clean else _MORE
         return self.share >= other.share + more and self.share > 0
 
 
 def _measured(
-    work: Workspace, axis: str, seeds: Seeds, uncut: Sequence[Node]
+    work: Workspace, axis: str, seeds: Seeds, uncut: Sequence[Node], leaves: Leaves
 ) -> _Trial:
     """The effect of dims that were just sharded.
 
@@ -158,6 +167,8 @@ def _measured(
         cut_share(work, axis),
         not (cuts_weights or first_cut_sums(work, axis) or gathers(work, axis)),
         not any(work.is_cut(node, axis) for _, node, _ in seeds),
+        frozenset(path for path, node in leaves if work.is_cut(node, axis)),
+        cut_ops(work, axis),
     )
 
 

@@ -55,7 +55,7 @@ def _even_window(op: Op, parts: int) -> Window | None:
 
 
 def _sliced_values(program: Program, slices: Collection[Op]) -> dict[Value, Op]:
-    """The elementwise results that only slices read, or ops with such results; their ops."""
+    """The ops of elementwise results that only slices, or such ops, read, by result."""
     kept = {atom for atom in program.outputs if isinstance(atom, Value)}
     found: dict[Value, Op] = {}
     for op in reversed(program.ops):
