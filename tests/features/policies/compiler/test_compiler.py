@@ -1,5 +1,6 @@
 """Decisions by callbacks and by replay files, against plain clang."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -102,7 +103,20 @@ def test_a_killed_process_with_a_policy_leaves_clang_to_end(
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
+    ends = time.monotonic() + 10
+    while compilations_in(cc) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not compilations_in(cc)
     assert cc.compile(source).object
+
+
+def compilations_in(cc: ClangCompiler) -> list[bytes]:
+    """Command lines of running processes that name the folder of a compiler."""
+    folder, found = str(cc._folder).encode(), list[bytes]()
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(place.read_bytes())
+    return [line for line in found if folder in line]
 
 
 def test_the_default_replayed_has_its_size(cc: ClangCompiler, source: Path) -> None:

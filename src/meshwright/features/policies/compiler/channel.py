@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.features.policies.compiler.driver import end_group
+
 _DTYPES = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8"}
 _POLL_S = 0.05
 """Seconds between looks at whether the compiler still runs."""
@@ -92,7 +94,7 @@ class Channel:
                 os.write(self._in, np.asarray(decision or 0, advice).tobytes())
         except Exception as fault:  # noqa: BLE001  any fault of the user's policy
             self.fault = fault
-            process.kill()
+            end_group(process)
 
     def _line(self, process: "subprocess.Popen[bytes]") -> bytes | None:
         while b"\n" not in self._rest:

@@ -12,7 +12,12 @@ from typing import Self
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Advise, Channel
 from meshwright.features.policies.compiler.clang import find_clang
-from meshwright.features.policies.compiler.driver import replay_flags, text_bytes
+from meshwright.features.policies.compiler.driver import (
+    end_group,
+    replay_flags,
+    run_group,
+    text_bytes,
+)
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
@@ -145,12 +150,12 @@ class ClangCompiler:
         action = () if "-S" in flags else ("-c",)
         command = [*self.clang.command, *flags, *action, str(source), "-o", str(out)]
         try:
-            done = subprocess.run(
+            done = run_group(
                 command,
+                self.seconds,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self.seconds,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
         except subprocess.TimeoutExpired:
             raise PolicyError(
@@ -195,7 +200,12 @@ class ClangCompiler:
 def _converse(
     command: Sequence[str], channels: Mapping[str, Channel], seconds: float
 ) -> str:
-    """Run a compiler and answer it on all channels; why it failed, or ""."""
+    """Run a compiler and answer it on all channels; why it failed, or "".
+
+    Linux ends it with this process: a clang whose other end is gone reads forever.
+    """
+    if shutil.which("setpriv"):
+        command = ["setpriv", "--pdeathsig", "KILL", *command]
     for channel in channels.values():
         channel.open()
     process = subprocess.Popen(
@@ -203,6 +213,7 @@ def _converse(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     threads = [
         threading.Thread(target=channel.converse, args=(process,), daemon=True)
@@ -215,8 +226,7 @@ def _converse(
     except subprocess.TimeoutExpired:
         return f"no object after {seconds:g} s: the policy or the compiler hangs"
     finally:
-        process.kill()
-        process.wait()
+        end_group(process)
         for thread in threads:
             thread.join(1)  # a policy that hangs keeps its thread, and nothing else
         if not any(thread.is_alive() for thread in threads):

@@ -4,14 +4,17 @@ It runs as a script for every file of a build, so that it imports the standard l
 only. The environment variable `MESHWRIGHT_POLICIES` names a JSON file of `Settings`.
 """
 
+import contextlib
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".C")
 _WITH_VALUE = (
@@ -155,11 +158,8 @@ def _tuned(
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
         tuned = Path(folder, "tuned.o")
         again = [*command, *replay_flags(str(replay)), "-Rpass=inline"]
-        done = subprocess.run(
-            [*again, "-o", str(tuned)],
-            check=False,
-            stderr=subprocess.PIPE,
-            timeout=settings["seconds"],
+        done = run_group(
+            [*again, "-o", str(tuned)], settings["seconds"], stderr=subprocess.PIPE
         )
         if done.returncode:
             return note | {"fault": "the compilation with the replay file fails"}
@@ -169,6 +169,31 @@ def _tuned(
             note["after"] = text_bytes(tuned)
             tuned.replace(out)
     return note
+
+
+def run_group(
+    command: list[str],
+    seconds: float,
+    **options: Any,
+) -> "subprocess.CompletedProcess[Any]":
+    """`subprocess.run` that ends the children of a command, too, when its time is up."""
+    with subprocess.Popen(command, start_new_session=True, **options) as process:
+        try:
+            out, errors = process.communicate(timeout=seconds)
+        except BaseException:
+            end_group(process)
+            raise
+        return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
+
+def end_group(process: "subprocess.Popen[Any]") -> None:
+    """Kill a process that leads a session, and its children.
+
+    A compiler may run in a child: `python -m ziglang` starts one.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _replay_of(folder: Path, source: str) -> Path | None:
