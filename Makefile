@@ -38,7 +38,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster demo-deploy demo-nas test test-slow test-oldest test-iree test-deploy test-search test-policies test-sparse test-codesign test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster demo-deploy demo-nas demo-accelerator test test-slow test-oldest test-iree test-deploy test-search test-policies test-sparse test-codesign test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -46,6 +46,7 @@ help:
 	@echo "make demo-cluster the same on four processes of a cluster, with Ray"
 	@echo "make demo-deploy  a small Vision Transformer as a page, in build/deploy"
 	@echo "make demo-nas     models of digits that are accurate, and fast on a TPU"
+	@echo "make demo-accelerator  a page about a network on a design of a chip, and a search for another"
 	@echo "make test         the tests, without the slow ones"
 	@echo "make check        format, lint, types, layers, size of folders, language, docs, tests"
 	@echo "make test-slow    the slow tests"
@@ -80,6 +81,14 @@ demo-deploy: $(DEPLOY_STAMP)
 demo-nas: $(SEARCH_STAMP)
 	$(SEARCH_BIN)/python -m meshwright nas search examples/digits_space.py \
 	  --machine tpu-v5e --target-ms 1 --trials 12 --seed 0 --out out/nas-demo
+
+demo-accelerator: $(STAMP)
+	mkdir -p build
+	$(BIN)/python -m meshwright accelerator eval tpu-v4i zoo/efficientnet.py:b0 \
+	  --html build/accelerator.html
+	$(BIN)/python -m meshwright accelerator search zoo/efficientnet.py:b0 --trials 60 \
+	  --area-mm2 250 --tdp-w 120
+	@echo "build/accelerator.html"
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
