@@ -98,6 +98,12 @@ def test_a_project_is_tuned_and_built(
         f"{Path(unit.unit[len('project-') :]).stem}.o": unit.text_bytes
         for unit in found
     }
+    moved = project.rename(project.parent / "renamed")
+    monkeypatch.chdir(moved)
+    status, elsewhere = build(cc.clang, ["make", "-B"], out, ["-Oz"])
+    assert status == 0
+    assert [each.after for each in elsewhere] == [each.after for each in sizes]
+    monkeypatch.chdir(moved.rename(project))
     # An edited function loses its decisions, and nothing else.
     text = (project / "two.c").read_text()
     (project / "two.c").write_text(text.replace("return x;", "\n\n\n\nreturn x;"))

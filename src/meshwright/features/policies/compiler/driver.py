@@ -197,11 +197,23 @@ def end_group(process: "subprocess.Popen[Any]") -> None:
 
 
 def _replay_of(folder: Path, source: str) -> Path | None:
-    """The replay file whose name is the longest end of the source's path."""
+    """The replay file whose name is the longest end of the source's path.
+
+    If there is none, since the project's folder has another name now, the only one whose
+    name ends like the path.
+    """
     parts = Path(source).resolve().parts[1:]
-    ends = ("-".join(parts[i:]) for i in range(len(parts)))
+    ends = ["-".join(parts[i:]) for i in range(len(parts))]
     files = (folder / f"{end}.replay" for end in ends)
-    return next((file for file in files if file.exists()), None)
+    exact = next((file for file in files if file.exists()), None)
+    if exact is not None:
+        return exact
+    known = [file for file in folder.iterdir() if file.suffix == ".replay"]
+    for end in ends:
+        alike = [file for file in known if file.name.endswith(f"-{end}.replay")]
+        if alike:
+            return alike[0] if len(alike) == 1 else None
+    return None
 
 
 def text_bytes(path: Path) -> int:
