@@ -158,10 +158,7 @@ class _Trial:
 def _measured(
     work: Workspace, axis: str, seeds: Seeds, uncut: Sequence[Node], leaves: Leaves
 ) -> _Trial:
-    """The effect of dims that were just sharded.
-
-    uncut: the parameters that the axis did not shard before.
-    """
+    """The effect of dims just sharded; uncut: parameters that were whole before."""
     cuts_weights = any(work.is_cut(node, axis) for node in uncut)
     return _Trial(
         cut_share(work, axis),
