@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from pathlib import Path
@@ -15,7 +14,10 @@ from meshwright.cli.arguments.options import AsJson
 from meshwright.features.codesign.joint.search import OBJECTIVES, search
 from meshwright.features.codesign.joint.templates import TEMPLATES, find_template
 from meshwright.features.codesign.nas.searching.search import ModelFront
-from meshwright.features.codesign.nas.searching.search_command import search_folder
+from meshwright.features.codesign.nas.searching.search_command import (
+    search_folder,
+    write_front,
+)
 from meshwright.search.trials import ENGINES, Trial
 
 
@@ -90,13 +92,6 @@ def _progress_line(trial: Trial, trials: int) -> str:
 
 def _write(front: ModelFront, folder: Path, template: str) -> None:
     """Write the front, its page, and a folder for each of its pairs."""
-    (folder / "front.json").write_text(front.to_json() + "\n", encoding="utf-8")
-    front.report(folder / "front.html")
-    for point in front.points:
-        pair = folder / f"pair-{point.number:05d}"
-        pair.mkdir(exist_ok=True)
-        for name, data in (("candidate", point.candidate), ("figures", point.values)):
-            text = json.dumps(data, indent=2)
-            (pair / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    for point, pair in write_front(front, folder, "pair"):
         design = find_template(template).design(point.candidate["chip"])
         design.save(pair / "design.toml")

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from meshwright.errors import MachineError
 from meshwright.features.codesign.accelerator.design.design import Design
 from meshwright.features.codesign.accelerator.workload.layers import Workload
 from meshwright.machine import Accelerator
@@ -92,12 +91,10 @@ def design_of(genes: Genes) -> Design:
     return Design("prime", chip)
 
 
-def misfit_of(genes: Genes, workload: Workload, area_cap_mm2: float) -> str:
+def misfit_of(
+    genes: Genes, design: Design, workload: Workload, area_cap_mm2: float
+) -> str:
     """Why a design is infeasible before anything is simulated; "" if it is not."""
-    try:
-        design = design_of(genes)
-    except MachineError as fault:
-        return str(fault)
     if design.area_mm2 > area_cap_mm2:
         return f"area {design.area_mm2:.1f} mm2 above {area_cap_mm2:g}"
     needed = _DESCRIPTOR_BYTES * len(workload.layers)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshwright.errors import AcceleratorError
+from meshwright.errors import AcceleratorError, MachineError
 from meshwright.features.codesign.accelerator.logs.prime_space import (
     AREA_CAP_MM2,
     NAMES,
@@ -47,12 +47,15 @@ def simulate_design(
     genes: tuple[int, ...], workload: Workload, area_cap_mm2: float = AREA_CAP_MM2
 ) -> LoggedDesign:
     """What a design of the space takes for a workload, or why it is infeasible."""
-    reason = misfit_of(genes, workload, area_cap_mm2)
-    area = None if reason.startswith("[accelerator]") else design_of(genes).area_mm2
+    try:
+        design = design_of(genes)
+    except MachineError as fault:  # the template does not have it
+        return LoggedDesign(genes, None, None, str(fault))
+    area, reason = design.area_mm2, misfit_of(genes, design, workload, area_cap_mm2)
     if reason:
         return LoggedDesign(genes, None, area, reason)
     try:
-        found = evaluate_workload(design_of(genes), workload)
+        found = evaluate_workload(design, workload)
     except AcceleratorError as fault:
         return LoggedDesign(genes, None, area, str(fault))
     return LoggedDesign(genes, found.seconds * 1e3, area, "")

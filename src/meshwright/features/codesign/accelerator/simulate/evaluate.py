@@ -64,9 +64,8 @@ class LayerResult:
 class Evaluation:
     """A program on a design.
 
-    by_op: the layers in their order. seconds: of one call.
-    energies_j: by memory, "arrays", "vector", "overhead" and "leakage".
-    resident_bytes: most bytes of values that stay in the global memory at a time.
+    by_op: the layers in their order.
+    residency: the values that stay in the global memory.
     """
 
     design: Design

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 
 def train_depthwise_as_sums(apply: Callable[[], Any]) -> Any:
-    """What `apply()` returns; on a CPU, with depthwise `nn.Conv`s as sums."""
+    """The result of `apply()`, which on a CPU computes depthwise `nn.Conv`s as sums."""
     import flax.linen as nn  # of the extra `zoo`, and of who has a module
 
     def interceptor(next_fn: Any, args: Any, kwargs: Any, context: Any) -> Any:

@@ -141,16 +141,25 @@ def _summary(front: ModelFront, chosen: Trial | None) -> str:
 
 def _write(front: ModelFront, folder: Path, file: SpaceFile) -> None:
     """Write the front, its page, and a folder for each of its models."""
-    (folder / "front.json").write_text(front.to_json() + "\n", encoding="utf-8")
-    front.report(folder / "front.html")
-    for point in front.points:
-        model = folder / f"model-{point.number:05d}"
-        model.mkdir(exist_ok=True)
-        for name, data in (("candidate", point.candidate), ("figures", point.values)):
-            text = json.dumps(data, indent=2)
-            (model / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    for _, model in write_front(front, folder, "model"):
         if isinstance(file.evaluate, Trained) and file.path.suffix == ".py":
             (model / "model.py").write_text(_target_of(file), encoding="utf-8")
+
+
+def write_front(front: ModelFront, folder: Path, kind: str) -> list[tuple[Trial, Path]]:
+    """Write a front and its page, and each point's candidate and figures to a folder.
+
+    kind: of a point, in the name of its folder. Returns the points with their folders.
+    """
+    places = [(each, folder / f"{kind}-{each.number:05d}") for each in front.points]
+    (folder / "front.json").write_text(front.to_json() + "\n", encoding="utf-8")
+    front.report(folder / "front.html")
+    for point, place in places:
+        place.mkdir(exist_ok=True)
+        for name, data in (("candidate", point.candidate), ("figures", point.values)):
+            text = json.dumps(data, indent=2)
+            (place / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    return places
 
 
 _TARGET = """\
