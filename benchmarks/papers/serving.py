@@ -18,7 +18,7 @@ import jax
 import meshwright as mw
 from benchmarks.harness import STORED, Options, benchmark
 from benchmarks.papers.inference import NAMES, program_of
-from benchmarks.papers.inference_layouts import torus_of
+from benchmarks.papers.inference_layouts import Pair, layouts, moved_bytes, torus_of
 from benchmarks.papers.published import TABLES_2_3, Served
 from meshwright.app.phases import PhasePlans, ServedPhase, plan_phases
 from meshwright.app.plan import Plan
@@ -60,6 +60,21 @@ def layout_of(plan: Plan) -> str:
     )
 
 
+def tied_layouts(row: Served) -> set[str]:
+    """Layouts that send as many bytes as the row's own by the paper's formula.
+
+    The paper holds the 2-D layout for better above (F / E)^2 chips, which are 16 here:
+    on 16 chips it sends exactly as much as the 1-D layout.
+    """
+    pair = Pair(row.decoder.d_model, row.decoder.d_ff, row.passes.weight_bytes)
+    torus = torus_of(mw.machine("tpu-v4", chips=row.chips))
+    sent = {
+        name: moved_bytes(transfers)
+        for name, transfers in layouts(pair, row.passes.tokens, torus).items()
+    }
+    return {name for name, each in sent.items() if each == sent[row.passes.layout]}
+
+
 def rows_of(case: Any, plans: PhasePlans) -> list[Mapping[str, Any]]:
     """The chosen layout of each phase of a case, beside the paper's."""
     published: dict[str, Served] = {row.name: row for row in TABLES_2_3}
@@ -72,6 +87,7 @@ def rows_of(case: Any, plans: PhasePlans) -> list[Mapping[str, Any]]:
             "seconds": plans[i].step_time_s * plans.times[i],
             "alone_s": plans.alone_s[i],
             "paper_layout": published[name].passes.layout if name else None,
+            "tied_layouts": sorted(tied_layouts(published[name])) if name else None,
             "paper_s": float(published[name].time_s) if name else None,
         }
         for i, name in enumerate(case[:2])

@@ -4,7 +4,8 @@ import pytest
 
 import meshwright as mw
 from benchmarks.papers.inference_layouts import torus_of
-from benchmarks.papers.serving import BUDGET_S, CASES, phases_of, rows_of
+from benchmarks.papers.published import TABLES_2_3
+from benchmarks.papers.serving import BUDGET_S, CASES, phases_of, rows_of, tied_layouts
 from meshwright.app.phases import plan_phases
 from zoo import palm
 
@@ -20,7 +21,14 @@ def test_both_phases_get_the_layouts_of_the_paper(case):
     named = [row for row in rows_of(case, plans) if row["paper_layout"]]
     assert named
     for row in named:
-        assert row["layout"] == row["paper_layout"]
+        assert row["layout"] in row["tied_layouts"]
+
+
+def test_only_sixteen_chips_tie_two_layouts():
+    assert {row.name: tied_layouts(row) for row in TABLES_2_3} == {
+        row.name: {"WS 1D", "WS 2D"} if row.chips == 16 else {row.passes.layout}
+        for row in TABLES_2_3
+    }
 
 
 @pytest.mark.slow
