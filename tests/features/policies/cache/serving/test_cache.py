@@ -178,17 +178,30 @@ def test_a_load_does_not_overwrite_a_newer_value() -> None:
     assert cache.get("a") == "new"
 
 
-def test_objects_expire_and_fit_up_to_the_capacity() -> None:
-    now = [0.0]
-    cache = Cache[str, int](100, clock=lambda: now[0])
-    assert cache.put("a", 1, 60, ttl=10)
-    assert cache.put("b", 2, 40)
-    assert (cache.get("a"), cache.get("b")) == (1, 2)
-    now[0] = 10
-    assert cache.get("a") is None
-    assert cache.put("c", 3, 100)  # evicts b from whichever shard has it
+def test_a_crowded_shard_takes_the_bytes_that_others_free() -> None:
+    cache = Cache[int, int](100, shards=4)
+    for key in range(200):
+        cache.put(key, key, 1)
+    for key in range(200):
+        if key % 4:
+            cache.delete(key)
+    for key in range(0, 1000, 4):
+        cache.put(key, key, 1)
     assert cache.metrics.bytes == 100
-    assert not cache.put("d", 4, 101)
+
+
+@pytest.mark.parametrize("other", [1, 4], ids=["another shard", "the same shard"])
+def test_objects_expire_and_fit_up_to_the_capacity(other: int) -> None:
+    now = [0.0]
+    cache = Cache[int, int](100, shards=4, clock=lambda: now[0])
+    assert cache.put(0, 1, 60, ttl=10)
+    assert cache.put(other, 2, 40)
+    assert (cache.get(0), cache.get(other)) == (1, 2)
+    now[0] = 10
+    assert cache.get(0) is None
+    assert cache.put(2, 3, 100)  # evicts the other from whichever shard has it
+    assert cache.metrics.bytes == 100
+    assert not cache.put(3, 4, 101)
     assert cache.metrics.refusals == 1
 
 

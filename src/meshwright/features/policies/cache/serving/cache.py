@@ -206,7 +206,7 @@ class Cache[K: Hashable, V]:
                     return False
                 free = shard.limit - shard.used
                 others = size > free and self._free_elsewhere(shard, size - free)
-                shard.is_crowded = not others
+                shard.is_crowded = size > free and not others
                 if size <= shard.limit and not others:
                     return shard.write(key, value, size, ttl, tags)
                 wanted = size - (free if others else shard.limit)

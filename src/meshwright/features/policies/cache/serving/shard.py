@@ -13,6 +13,9 @@ from meshwright.features.policies.cache.serving.orders import (
     Order,
 )
 
+_LOOK_AGAIN = 64
+"""Evictions after which a crowded shard asks the others for free bytes again."""
+
 type Entry = tuple[Any, int, float | None]
 """A stored object: its value, its bytes, and the time from which it is gone."""
 
@@ -79,6 +82,8 @@ class CacheShard:
         for victim in victims:
             self.used -= entries.pop(victim)[1]
         self.evictions += len(victims)
+        if self.evictions % _LOOK_AGAIN < len(victims):
+            self.is_crowded = False
         if not is_stored:
             self.refusals += 1
             return False
