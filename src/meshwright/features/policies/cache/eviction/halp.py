@@ -44,9 +44,6 @@ _CANDIDATES = 4
 _PENDING = 1 << 15
 """Comparisons that wait for their answer; the oldest are dropped."""
 
-_SCALE = np.float32(1 / 160)
-"""Features of 8 bits are divided by 160 for the network: 20 octaves are 1."""
-
 
 class _Pending(NamedTuple):
     """Comparisons without an answer, in a ring.
@@ -76,7 +73,6 @@ class Halp(NamedTuple):
     pending: _Pending
     tail: np.ndarray
     features: np.ndarray
-    codes: np.ndarray
 
 
 @compiled
@@ -88,8 +84,7 @@ def empty_halp(objects: int, seed: int) -> Halp:
         random_network(FEATURES, seed),
         _no_pending(objects),
         np.zeros(_CANDIDATES, np.int32),
-        np.zeros((_CANDIDATES, FEATURES), np.float32),
-        np.zeros(FEATURES, np.uint8),
+        np.zeros((_CANDIDATES, FEATURES), np.uint8),
     )
 
 
@@ -148,9 +143,7 @@ def _choose(state: Halp, now: int) -> int:
     best, greatest = 0, -np.inf
     for k in range(count):
         each = int(tail[k])
-        describe(state.known, each, queues.stored[each], now, state.codes)
-        for feature in range(FEATURES):
-            state.features[k, feature] = state.codes[feature] * _SCALE
+        describe(state.known, each, queues.stored[each], now, state.features[k])
         value = score(state.network, state.features[k])
         if value > greatest:
             best, greatest = k, value
@@ -180,7 +173,7 @@ def _no_pending(objects: int) -> _Pending:
     return _Pending(
         np.full((_PENDING, 2), -1, np.int32),
         np.zeros(_PENDING, np.bool_),
-        np.zeros((_PENDING, 2, FEATURES), np.float32),
+        np.zeros((_PENDING, 2, FEATURES), np.uint8),
         np.full(objects, -1, np.int64),
         np.full((_PENDING, 2), -1, np.int64),
         np.zeros(1, np.int64),

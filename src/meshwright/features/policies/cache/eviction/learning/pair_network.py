@@ -4,13 +4,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshwright.search.compiled import compiled, compiled_in_place
+from meshwright.search.compiled import (
+    compiled,
+    compiled_in_place,
+    compiled_to_vectors,
+)
 
 _UNITS = 16
 """Units of the network's hidden layer."""
 
+_SHARE = np.float32(1 / 160)
+"""What a feature of 8 bits is multiplied with: it counts eighths of an octave."""
+
 _RATE, _MOMENT, _SCALE = 0.003, np.float32(0.9), np.float32(0.999)
 """Adam's rate of learning, and the decay of its means and of its mean squares."""
+
+_LEAST = np.float32(1e-6)
+"""What is added to the root of a mean square, which may be 0."""
 
 
 class PairNetwork(NamedTuple):
@@ -21,7 +31,8 @@ class PairNetwork(NamedTuple):
     slopes, squares: Adam's means of the gradients and of their squares, the row of `out`
         below those of `weights`.
     steps: number of updates.
-    units: the hidden units' values for two objects, while they are compared.
+    features, units: of two objects that are compared, the features as shares, with a 1 at
+        the end for the bias, and the hidden units' values.
     """
 
     weights: np.ndarray
@@ -29,6 +40,7 @@ class PairNetwork(NamedTuple):
     slopes: np.ndarray
     squares: np.ndarray
     steps: np.ndarray
+    features: np.ndarray
     units: np.ndarray
 
 
@@ -45,62 +57,108 @@ def random_network(features: int, seed: int) -> PairNetwork:
         np.zeros(shape, np.float32),
         np.zeros(shape, np.float32),
         np.zeros(1, np.int64),
+        np.ones((2, features + 1), np.float32),
         np.zeros((2, _UNITS), np.float32),
     )
 
 
 @compiled_in_place
-def score(network: PairNetwork, features: np.ndarray) -> float:
-    """How well an object can be evicted, beside others of the same time."""
-    return _score(network, features, network.units[0])
+def score(network: PairNetwork, codes: np.ndarray) -> float:
+    """How well an object can be evicted, beside others of the same time.
+
+    codes: the object's features as numbers of 8 bits.
+    """
+    features, units = network.features[0], network.units[0]
+    _shares(codes, features)
+    return _score(network.weights, network.out, features, units)
 
 
-@compiled_in_place
-def _score(network: PairNetwork, features: np.ndarray, units: np.ndarray) -> float:
-    """An object's score; writes the hidden units' values before their threshold."""
-    for unit in range(_UNITS):
-        units[unit] = network.weights[len(features), unit]
-    for k in range(len(features)):
-        for unit in range(_UNITS):
-            units[unit] += network.weights[k, unit] * features[k]
-    total = np.float32(0)
-    for unit in range(_UNITS):
-        total += max(units[unit], np.float32(0)) * network.out[unit]
+@compiled_to_vectors
+def _shares(codes: np.ndarray, features: np.ndarray) -> None:
+    """Write features of 8 bits as shares, where 20 octaves are 1."""
+    for k in range(len(codes)):
+        features[k] = codes[k] * _SHARE
+
+
+@compiled_to_vectors
+def _score(
+    weights: np.ndarray, out: np.ndarray, features: np.ndarray, units: np.ndarray
+) -> float:
+    """An object's score; writes the hidden units' values before their threshold.
+
+    Four units at a time, so that their sums stay in registers.
+    """
+    none = np.float32(0)
+    total = none
+    for unit in range(0, _UNITS, 4):
+        a, b, c, d = none, none, none, none
+        for k in range(len(features)):
+            feature = features[k]
+            a += weights[k, unit] * feature
+            b += weights[k, unit + 1] * feature
+            c += weights[k, unit + 2] * feature
+            d += weights[k, unit + 3] * feature
+        units[unit], units[unit + 1], units[unit + 2], units[unit + 3] = a, b, c, d
+        total += max(a, none) * out[unit] + max(b, none) * out[unit + 1]
+        total += max(c, none) * out[unit + 2] + max(d, none) * out[unit + 3]
     return float(total)
 
 
 @compiled_in_place
-def learn(network: PairNetwork, better: np.ndarray, worse: np.ndarray) -> None:
-    """One step of Adam on the log likelihood that `better` has the greater score."""
+def learn(
+    network: PairNetwork, better_codes: np.ndarray, worse_codes: np.ndarray
+) -> None:
+    """One step of Adam on the log likelihood that the better one has the greater score."""
+    better, worse = network.features[0], network.features[1]
+    _shares(better_codes, better)
+    _shares(worse_codes, worse)
+    weights, out = network.weights, network.out
     ups, downs = network.units[0], network.units[1]
-    margin = _score(network, better, ups) - _score(network, worse, downs)
+    margin = _score(weights, out, better, ups) - _score(weights, out, worse, downs)
     pull = np.float32(-1 / (1 + np.exp(margin)))
     network.steps[0] += 1
     step = min(network.steps[0], 10_000)
     rate = np.float32(_RATE * np.sqrt(1 - _SCALE**step) / (1 - _MOMENT**step))
-    last, none = len(better), np.float32(0)
+    _pull_out(network, pull, rate)
+    _pull_weights(network, rate)
+
+
+@compiled_to_vectors
+def _pull_out(
+    network: PairNetwork, pull: np.floating[Any], rate: np.floating[Any]
+) -> None:
+    """Change the units' weights in the score; turns their values into their gradients."""
+    out, ups, downs = network.out, network.units[0], network.units[1]
+    slopes, squares = network.slopes[-1], network.squares[-1]
+    none = np.float32(0)
     for unit in range(_UNITS):
         up, down = ups[unit], downs[unit]
-        weight = network.out[unit] * pull
+        weight = out[unit] * pull
         ups[unit] = weight if up > 0 else none
         downs[unit] = weight if down > 0 else none
         slope = pull * (max(up, none) - max(down, none))
-        network.out[unit] -= _adam(network, last + 1, unit, slope, rate)
-        slope = ups[unit] - downs[unit]
-        network.weights[last, unit] -= _adam(network, last, unit, slope, rate)
-    for k in range(last):
+        slopes[unit], squares[unit] = _means(slopes[unit], squares[unit], slope)
+        out[unit] -= rate * slopes[unit] / (np.sqrt(squares[unit]) + _LEAST)
+
+
+@compiled_to_vectors
+def _pull_weights(network: PairNetwork, rate: np.floating[Any]) -> None:
+    """Change the weights of the hidden layer, by the gradients of its units."""
+    weights, slopes, squares = network.weights, network.slopes, network.squares
+    better, worse = network.features[0], network.features[1]
+    ups, downs = network.units[0], network.units[1]
+    for k in range(len(weights)):
+        one, other = better[k], worse[k]
         for unit in range(_UNITS):
-            slope = ups[unit] * better[k] - downs[unit] * worse[k]
-            network.weights[k, unit] -= _adam(network, k, unit, slope, rate)
+            slope = ups[unit] * one - downs[unit] * other
+            mean, square = _means(slopes[k, unit], squares[k, unit], slope)
+            slopes[k, unit], squares[k, unit] = mean, square
+            weights[k, unit] -= rate * mean / (np.sqrt(square) + _LEAST)
 
 
-@compiled_in_place
-def _adam(
-    network: PairNetwork, row: int, column: int, slope: float, rate: np.floating[Any]
-) -> float:
-    """The change of one weight."""
+@compiled_to_vectors
+def _means(mean: float, square: float, slope: float) -> tuple[float, float]:
+    """Adam's two means after one more gradient."""
     one = np.float32(1)
-    mean = _MOMENT * network.slopes[row, column] + (one - _MOMENT) * slope
-    square = _SCALE * network.squares[row, column] + (one - _SCALE) * slope * slope
-    network.slopes[row, column], network.squares[row, column] = mean, square
-    return rate * mean / (np.sqrt(square) + np.float32(1e-6))
+    mean = _MOMENT * mean + (one - _MOMENT) * slope
+    return mean, _SCALE * square + (one - _SCALE) * slope * slope
