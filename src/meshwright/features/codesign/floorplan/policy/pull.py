@@ -72,7 +72,8 @@ def make_pull(
     if len(others):
         across = laplacian[others][:, order].toarray()
         inner = splu(sparse.csc_array(laplacian[others][:, others]))
-        solved = inner.solve(np.concatenate([across, force[others]], axis=1))
+        loads = np.concatenate([across, force[others]], axis=1)
+        solved: Floats = np.asarray(inner.solve(loads), np.float64)
         matrix = matrix - across.T @ solved[:, : len(order)]
         goal = goal - across.T @ solved[:, len(order) :]
     return _eliminate(matrix, goal)
@@ -89,6 +90,6 @@ def _eliminate(matrix: Floats, goal: Floats) -> Pull:
         anchors[last], weights[last, :last] = goal[last] / own, -row / own
         stiffness[last] = own
         column = matrix[:last, last].copy()
-        goal = goal[:last] - np.outer(column, anchors[last])
-        matrix = matrix[:last, :last] + np.outer(column, weights[last, :last])
+        goal = goal[:last] - column[:, None] * anchors[last]
+        matrix = matrix[:last, :last] + column[:, None] * weights[last, :last]
     return Pull(anchors, weights, stiffness / max(float(stiffness.mean()), 1e-12))
