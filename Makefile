@@ -21,6 +21,8 @@ SPARSE_LOCK := requirements-sparse.lock
 SPARSE_BIN := .venv-sparse/bin
 CODESIGN_LOCK := requirements-codesign.lock
 CODESIGN_BIN := .venv-codesign/bin
+FLOORPLAN_LOCK := requirements-floorplan.lock
+FLOORPLAN_BIN := .venv-floorplan/bin
 CLUSTER_LOCK := requirements-cluster.lock
 CLUSTER_BIN := .venv-cluster/bin
 STAMP := .venv/.installed
@@ -32,13 +34,14 @@ SEARCH_STAMP := .venv-search/.installed
 POLICIES_STAMP := .venv-policies/.installed
 SPARSE_STAMP := .venv-sparse/.installed
 CODESIGN_STAMP := .venv-codesign/.installed
+FLOORPLAN_STAMP := .venv-floorplan/.installed
 CLUSTER_STAMP := .venv-cluster/.installed
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --quiet \
 	--python-version 3.12 --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 ALL := --extra dev --extra zoo
 
-.PHONY: help demo demo-train demo-cluster demo-deploy demo-nas demo-accelerator test test-slow test-oldest test-iree test-deploy test-search test-policies test-sparse test-codesign test-cluster test-wheel check docs lock clean
+.PHONY: help demo demo-train demo-cluster demo-deploy demo-nas demo-accelerator test test-slow test-oldest test-iree test-deploy test-search test-policies test-sparse test-codesign test-floorplan test-cluster test-wheel check docs lock clean
 
 help:
 	@echo "make demo         plan, partition, train and compare a small GPT"
@@ -57,6 +60,7 @@ help:
 	@echo "make test-policies  the tests of a compiler's decisions, with the clang of ziglang"
 	@echo "make test-sparse  the tests that need MLIR, in an environment of their own"
 	@echo "make test-codesign the tests that compare accelerators with other simulators"
+	@echo "make test-floorplan  the tests of floorplans, with gymnasium's check of environments"
 	@echo "make test-cluster the tests that need Ray, in an environment of their own"
 	@echo "make test-wheel   the wheel, installed and tried outside of this tree"
 	@echo "make docs         the documentation, as a site in build/site"
@@ -117,6 +121,9 @@ test-sparse: $(SPARSE_STAMP)
 test-codesign: $(CODESIGN_STAMP)
 	$(CODESIGN_BIN)/python -m pytest -m codesign $(or $(TESTS),tests/features/codesign/accelerator)
 
+test-floorplan: $(FLOORPLAN_STAMP)
+	$(FLOORPLAN_BIN)/python -m pytest $(or $(TESTS),tests/features/codesign/floorplan)
+
 test-cluster: $(CLUSTER_STAMP)
 	$(CLUSTER_BIN)/python -m pytest -m cluster $(or $(TESTS),tests/features/cluster)
 
@@ -160,6 +167,9 @@ $(SPARSE_STAMP): $(SPARSE_LOCK) pyproject.toml
 $(CODESIGN_STAMP): $(CODESIGN_LOCK) pyproject.toml
 	$(call install,.venv-codesign,$(CODESIGN_LOCK))
 
+$(FLOORPLAN_STAMP): $(FLOORPLAN_LOCK) pyproject.toml
+	$(call install,.venv-floorplan,$(FLOORPLAN_LOCK))
+
 $(CLUSTER_STAMP): $(CLUSTER_LOCK) pyproject.toml
 	$(call install,.venv-cluster,$(CLUSTER_LOCK))
 
@@ -189,10 +199,12 @@ lock: $(STAMP)
 	  --constraint $(LOCK) --output-file $(SPARSE_LOCK)
 	$(COMPILE) tools/codesign.txt --extra codesign --upgrade \
 	  --output-file $(CODESIGN_LOCK)  # scalesim wants another NumPy than $(LOCK)
+	$(COMPILE) tools/floorplan.txt --extra floorplan --upgrade \
+	  --constraint $(LOCK) --output-file $(FLOORPLAN_LOCK)
 	$(COMPILE) tools/cluster.txt --extra cluster --extra train --upgrade \
 	  --constraint $(LOCK) --output-file $(CLUSTER_LOCK)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-search .venv-policies .venv-sparse .venv-codesign .venv-cluster .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .venv .venv-oldest .venv-docs .venv-iree .venv-deploy .venv-search .venv-policies .venv-sparse .venv-codesign .venv-floorplan .venv-cluster .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,8 +27,8 @@ from meshwright.features.codesign.floorplan.costs.state import (
 )
 from meshwright.features.codesign.floorplan.costs.tables import make_tables
 from meshwright.features.codesign.floorplan.placers.anneal import anneal
-from meshwright.features.codesign.floorplan.placers.room import make_room
 from meshwright.features.codesign.floorplan.placers.targets import make_walk
+from meshwright.features.codesign.floorplan.starts.room import make_room
 from meshwright.search.compiled import compiled
 from tests.features.codesign.floorplan.chips import ARIANE, ariane, random_nodes
 from tests.features.codesign.floorplan.plain_costs import plain_costs

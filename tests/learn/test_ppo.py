@@ -62,3 +62,15 @@ def test_a_file_of_another_network_is_refused(tmp_path):
     (tmp_path / "policy.npz").write_bytes(b"no archive")
     with pytest.raises(LearnedError, match="is no readable npz file"):
         new().restored(tmp_path / "policy.npz")
+
+
+def test_proposals_with_equal_inputs_of_their_own_teach_the_same_as_shared_ones():
+    shared, own = PolicyTrainer(new()), PolicyTrainer(new())
+    random = np.random.default_rng(0)
+    actions, rewards = random.integers(0, 3, (4, 5)), random.random(4)
+    shared.learn(Experience((PRIOR,), actions, rewards))
+    each = np.tile(PRIOR[:5], (4, 1, 1))
+    own.learn(Experience((each,), actions, rewards))
+    first, second = (t.policy.params["bias"] for t in (shared, own))
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    assert np.abs(first).max() > 0

@@ -25,6 +25,7 @@ LOCKS = (
     "requirements-deploy.lock",
     "requirements-sparse.lock",
     "requirements-codesign.lock",
+    "requirements-floorplan.lock",
     "requirements-cluster.lock",
 )
 
@@ -122,6 +123,7 @@ PARTS = (
     "test-policies",
     "test-sparse",
     "test-codesign",
+    "test-floorplan",
     "test-cluster",
 )
 """What `.ci/run` makes, beside the checks that it runs itself."""

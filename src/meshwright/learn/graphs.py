@@ -78,6 +78,17 @@ def pad_rows(rows: NDArray[Any], length: int, value: int = 0) -> NDArray[Any]:
     return np.pad(rows, rest, constant_values=value)
 
 
+def padded_size(count: int) -> int:
+    """The smallest of 128, 512, 2048, ... that is at least `count`.
+
+    Each size is compiled once, which takes longer than the padding.
+    """
+    size = 128
+    while size < count:
+        size *= 4
+    return size
+
+
 def inner_edges(
     edges: NDArray[np.int64], nodes: NDArray[np.int64]
 ) -> NDArray[np.int64]:

@@ -3,7 +3,9 @@
 All agents act at once, and get one reward. The advantage of a proposal is its reward
 relative to other proposals from the same inputs, so that no critic is needed. The ratio of
 new and old probability is clipped for each agent: the ratio of all agents together would
-exceed the limits at once. Letters in shapes: N agents, A actions of each, S proposals.
+exceed the limits at once. Agents may also act one after the other, each after it has seen
+what those before it did; then the inputs differ between proposals. Letters in shapes: N
+agents, A actions of each, S proposals.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ _CLIP = 0.2
 _ENTROPY = 1e-2
 
 LogProbabilityFn = Callable[..., Any]
-"""From parameters and input arrays to log probabilities [N, A] of each agent's actions."""
+"""From parameters and input arrays to log probabilities of each agent's actions.
+
+They are [N, A], or [S, N, A] if proposals have inputs of their own.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +60,7 @@ class Policy:
         return cls(log_p_fn, params, adam_start(params))
 
     def log_probabilities(self, *inputs: Any) -> NDArray[np.float32]:
-        """Log probabilities [N, A] of the actions of each agent."""
+        """Log probabilities [N, A] or [S, N, A] of the actions of each agent."""
         return np.asarray(jax.jit(self.log_p_fn)(self.params, *inputs))
 
     def save(self, path: Path) -> None:
@@ -71,7 +76,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experience:
-    """Several proposals for the same inputs, and their rewards.
+    """Several proposals for the same task, and their rewards.
 
     inputs: arrays for `log_p_fn`. actions: [S, n], numbers of actions below A, for the
         first n of N agents; the others are padding. rewards: [S].
@@ -107,9 +112,10 @@ class PolicyTrainer:
         advantages = ((rewards - rewards.mean()) / (spread + 1e-3)).astype(np.float32)
         inputs = experience.inputs
         log_all = self.policy.log_probabilities(*inputs)
-        mask = pad_rows(np.ones(actions.shape[1], np.float32), len(log_all))
-        actions = pad_rows(actions.T.astype(np.int32), len(log_all)).T
-        before = np.take_along_axis(log_all[None], actions[..., None], axis=-1)[..., 0]
+        agents = log_all.shape[-2]
+        mask = pad_rows(np.ones(actions.shape[1], np.float32), agents)
+        actions = pad_rows(actions.T.astype(np.int32), agents).T
+        before = _of_actions(np, log_all, actions)
         data, rate = (actions, advantages, before, mask), np.float32(self.rate)
         policy, step = self.policy, _make_step(self.policy.log_p_fn)
         for _ in range(self.epochs):
@@ -125,13 +131,14 @@ def _make_step(log_p_fn: LogProbabilityFn) -> Any:
     def loss(params: Params, inputs: tuple[Any, ...], data: tuple[Any, ...]) -> Any:
         actions, gains, before, mask = data
         log_all = log_p_fn(params, *inputs)
-        log_p = jnp.take_along_axis(log_all[None], actions[..., None], axis=-1)[..., 0]
+        log_p = _of_actions(jnp, log_all, actions)
         ratio = jnp.exp(log_p - before)
         clipped = jnp.clip(ratio, 1 - _CLIP, 1 + _CLIP)
         gain = jnp.minimum(ratio * gains[:, None], clipped * gains[:, None])
         gain = (gain * mask).sum(axis=1).mean()
         entropy = -(jnp.exp(log_all) * log_all).sum(axis=-1) * mask
-        return -gain - _ENTROPY * entropy.sum()
+        proposals = entropy.size // entropy.shape[-1]
+        return -gain - _ENTROPY * entropy.sum() / proposals
 
     @jax.jit
     def step(
@@ -140,3 +147,9 @@ def _make_step(log_p_fn: LogProbabilityFn) -> Any:
         return adam_step(params, state, jax.grad(loss)(params, inputs, data), rate)
 
     return step
+
+
+def _of_actions(np_or_jnp: Any, log_all: Any, actions: Any) -> Any:
+    """The log probabilities [S, N] of the actions [S, N] that were taken."""
+    log_all = log_all if log_all.ndim == 3 else log_all[None]
+    return np_or_jnp.take_along_axis(log_all, actions[..., None], axis=-1)[..., 0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.learn.graphs import GraphArrays, pad_rows
+from meshwright.learn.graphs import GraphArrays, pad_rows, padded_size
 
 NUM_FEATURES = 18
 """Features of an op."""
@@ -30,17 +30,6 @@ class PolicyInputs:
 
     def padded(self) -> tuple[GraphArrays, NDArray[np.float32]]:
         """The network's input arrays and the prior, padded to one of a few sizes."""
-        nodes, edges = _size(len(self.features) + 1), self.edges[:, ::-1]
-        graph = GraphArrays.padded(self.features, edges, nodes, _size(len(edges)))
+        nodes, edges = padded_size(len(self.features) + 1), self.edges[:, ::-1]
+        graph = GraphArrays.padded(self.features, edges, nodes, padded_size(len(edges)))
         return graph, pad_rows(self.prior, nodes)
-
-
-def _size(count: int) -> int:
-    """The smallest of 128, 512, 2048, ... that is at least `count`.
-
-    Each size is compiled once, which takes longer than the padding.
-    """
-    size = 128
-    while size < count:
-        size *= 4
-    return size

@@ -5,6 +5,8 @@
     floorplan.cost(netlist, placement).proxy()
     floorplan.group(flat_netlist).netlist
     floorplan.place(netlist, seconds=600).save("placed.plc")
+    floorplan.train({"chip": placement}, steps=20_000, folder=Path("policy"))
+    floorplan.environment(netlist)  # for agents of others
 
 Begin reading at `placers/place.py`; the costs are in `costs`.
 """
@@ -26,6 +28,7 @@ from meshwright.features.codesign.floorplan.netlist.canvas import (
     Canvas,
     default_canvas,
 )
+from meshwright.features.codesign.floorplan.netlist.frame import frame_of
 from meshwright.features.codesign.floorplan.netlist.netlist import (
     Netlist,
     make_netlist,
@@ -37,7 +40,15 @@ from meshwright.features.codesign.floorplan.netlist.placement import (
     read_placement,
     start_of,
 )
-from meshwright.features.codesign.floorplan.placers.place import frame_of, place
+from meshwright.features.codesign.floorplan.placers.place import place
+from meshwright.features.codesign.floorplan.policy.environment import environment
+from meshwright.features.codesign.floorplan.policy.shipped import shipped_policy
+from meshwright.features.codesign.floorplan.policy.training import (
+    TrainedPolicy,
+    TrainingPoint,
+    read_floorplan_policy,
+    train,
+)
 from meshwright.features.codesign.floorplan.views.curve import SearchPoint
 from meshwright.features.codesign.floorplan.views.found import (
     FoundPlacement,
@@ -55,8 +66,11 @@ __all__ = [
     "Netlist",
     "PlacementCost",
     "SearchPoint",
+    "TrainedPolicy",
+    "TrainingPoint",
     "cost",
     "default_canvas",
+    "environment",
     "faults_of",
     "frame_of",
     "group",
@@ -66,6 +80,9 @@ __all__ = [
     "plc_with_costs",
     "read",
     "read_canvas",
+    "read_floorplan_policy",
     "read_placement",
+    "shipped_policy",
     "start_of",
+    "train",
 ]

@@ -24,6 +24,7 @@ from meshwright.features.codesign.floorplan.grouping.group import (
     read_groups,
 )
 from meshwright.features.codesign.floorplan.netlist.files import write_whole
+from meshwright.features.codesign.floorplan.netlist.frame import frame_of
 from meshwright.features.codesign.floorplan.netlist.netlist import (
     Netlist,
     NodeKind,
@@ -33,8 +34,9 @@ from meshwright.features.codesign.floorplan.netlist.placement import (
     ChipPlacement,
     read_placement,
 )
-from meshwright.features.codesign.floorplan.placers.place import frame_of, place
+from meshwright.features.codesign.floorplan.placers.place import place
 from meshwright.features.codesign.floorplan.placers.schedule import METHODS
+from meshwright.features.codesign.floorplan.train_command import train_command
 from meshwright.features.codesign.floorplan.views.curve import SearchPoint
 from meshwright.features.codesign.floorplan.views.page import describe, make_page
 
@@ -152,6 +154,10 @@ def place_command(  # noqa: PLR0913  an option each
         Option(help=".plc from which to go on; default: none of its places"),
     ] = None,
     method: Annotated[str, Option(help=", ".join(METHODS))] = "auto",
+    policy: Annotated[
+        Path | None,
+        Option(help="folder or file of a trained policy, for the method policy"),
+    ] = None,
     weights: _Weights = "1,0.5,0.5",
     seconds: Annotated[float, Option("--seconds", help="seconds to search")] = 600.0,
     evaluations: Annotated[
@@ -184,6 +190,7 @@ def place_command(  # noqa: PLR0913  an option each
             None if start is None else read_placement(chip, start),
             canvas=frame,
             method=method,
+            policy=policy,
             weights=factors,
             seconds=seconds,
             evaluations=evaluations,
@@ -199,6 +206,9 @@ def place_command(  # noqa: PLR0913  an option each
         print(json.dumps(_plain(found.cost, factors) | found.facts()))
     else:
         print(found)
+
+
+floorplan_command.command("train")(train_command)
 
 
 @floorplan_command.command("group")

@@ -11,12 +11,12 @@ from meshwright.features.codesign.floorplan.grouping.clusters import cluster
 from meshwright.features.codesign.floorplan.grouping.grids import choose_grid
 from meshwright.features.codesign.floorplan.grouping.soft import with_soft_macros
 from meshwright.features.codesign.floorplan.netlist.canvas import Canvas
+from meshwright.features.codesign.floorplan.netlist.frame import frame_of
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, NodeKind
 from meshwright.features.codesign.floorplan.netlist.placement import (
     ChipPlacement,
     start_of,
 )
-from meshwright.features.codesign.floorplan.placers.place import frame_of
 from meshwright.plain import read_text
 from meshwright.search.arrays import Ints
 

@@ -11,11 +11,6 @@ from meshwright.features.codesign.floorplan.costs.state import (
 )
 from meshwright.features.codesign.floorplan.costs.tables import Tables
 from meshwright.features.codesign.floorplan.placers.reinsert import CANDIDATES, reinsert
-from meshwright.features.codesign.floorplan.placers.room import (
-    Room,
-    nearest_free,
-    obstacle,
-)
 from meshwright.features.codesign.floorplan.placers.targets import (
     FLIP,
     HARD_ALIGN,
@@ -29,6 +24,11 @@ from meshwright.features.codesign.floorplan.placers.targets import (
     draw,
     pick,
     target_of,
+)
+from meshwright.features.codesign.floorplan.starts.room import (
+    Room,
+    nearest_free,
+    obstacle,
 )
 from meshwright.search.arrays import Floats
 from meshwright.search.compiled import compiled_in_place

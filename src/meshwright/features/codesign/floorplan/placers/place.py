@@ -1,67 +1,27 @@
-"""The search for a placement of least proxy cost: stages, walkers, and what is on disk."""
+"""The search for a placement of least proxy cost."""
 
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.costs.evaluator import (
     WEIGHTS,
     check_weights,
 )
-from meshwright.features.codesign.floorplan.costs.legality import faults_of
-from meshwright.features.codesign.floorplan.costs.tables import make_tables
 from meshwright.features.codesign.floorplan.netlist.canvas import Canvas
-from meshwright.features.codesign.floorplan.netlist.files import write_whole
+from meshwright.features.codesign.floorplan.netlist.frame import frame_of
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist
-from meshwright.features.codesign.floorplan.netlist.placement import (
-    ChipPlacement,
-    read_placement,
-    start_of,
+from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
+from meshwright.features.codesign.floorplan.placers.schedule import Limit
+from meshwright.features.codesign.floorplan.placers.search import (
+    OnProgress,
+    PlacementSearch,
+    PlacementTask,
 )
-from meshwright.features.codesign.floorplan.placers.room import make_room
-from meshwright.features.codesign.floorplan.placers.schedule import (
-    Limit,
-    StopWatch,
-    stage_at,
-    stages_of,
-)
-from meshwright.features.codesign.floorplan.placers.start import legalize, scatter
 from meshwright.features.codesign.floorplan.placers.store import Store
-from meshwright.features.codesign.floorplan.placers.walkers import (
-    PlacementWalker,
-    best_of,
-    make_walker,
-    run_all,
-)
-from meshwright.features.codesign.floorplan.views.curve import SearchPoint
 from meshwright.features.codesign.floorplan.views.found import FoundPlacement
-
-_ROUND = 20_000
-"""Moves of each walker between two looks at the clock."""
-
-type OnProgress = Callable[[SearchPoint], None]
-
-
-def frame_of(
-    netlist: Netlist, canvas: Canvas | ChipPlacement | None = None
-) -> ChipPlacement:
-    """The canvas and the fixed blocks of a netlist, from the first of these that exists.
-
-    `canvas`; the file `initial.plc` beside the netlist; the defaults of Circuit Training's
-    engine. Of blocks that may move nothing is used.
-    """
-    if isinstance(canvas, ChipPlacement):
-        return canvas
-    beside = netlist.path and netlist.path.parent / "initial.plc"
-    if canvas is None and beside and beside.exists():
-        return read_placement(netlist, beside)
-    return start_of(netlist, canvas)
 
 
 def place(  # noqa: PLR0913  options of a search, by keyword
@@ -75,9 +35,11 @@ def place(  # noqa: PLR0913  options of a search, by keyword
     evaluations: int | None = None,
     seed: int = 0,
     walkers: int = 2,
+    policy: str | PathLike[str] | None = None,
     out: str | PathLike[str] | None = None,
     resume: str | PathLike[str] | None = None,
     progress: OnProgress | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> FoundPlacement:
     """The legal placement of least proxy that a search of so many seconds finds.
 
@@ -86,14 +48,27 @@ def place(  # noqa: PLR0913  options of a search, by keyword
     evaluations: moves that each walker evaluates, in place of `seconds`. The result then
         depends on nothing but the arguments.
     walkers: placements that are improved side by side, each in a thread.
+    policy: folder or file of a trained policy for the method "policy"; by default the one
+        that is shipped.
     out: `.plc` that always holds the best placement so far.
     resume: folder of a search that can be interrupted and go on.
+    clock: by which `seconds` are counted; on a machine that others use, too, that of CPU
+        seconds may be fairer.
     """
     frame = frame_of(netlist, canvas) if start is None else start
     if frame.netlist is not netlist:
         raise FloorplanError("the start is a placement of another netlist")
-    search = _Search(
-        _Task(frame, start is not None, check_weights(weights), method, seed, walkers),
+    search = PlacementSearch(
+        PlacementTask(
+            frame,
+            start is not None,
+            check_weights(weights),
+            method,
+            seed,
+            walkers,
+            None if policy is None else Path(policy),
+            clock,
+        ),
         Limit(seconds, evaluations),
         tuple(Path(path) for path in (out,) if path is not None),
         None if resume is None else Store(Path(resume)),
@@ -103,187 +78,3 @@ def place(  # noqa: PLR0913  options of a search, by keyword
     except KeyboardInterrupt:
         search.is_interrupted = True
     return search.result()
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What a search is about; a resumed one must have the same."""
-
-    frame: ChipPlacement
-    has_start: bool
-    weights: tuple[float, float, float]
-    method: str
-    seed: int
-    num_walkers: int
-
-    def identity(self, limit: Limit) -> dict[str, Any]:
-        netlist = self.frame.netlist
-        return {
-            "nodes": len(netlist.nodes),
-            "nets": sum(map(bool, netlist.sinks)),
-            "weights": list(self.weights),
-            "method": self.method,
-            "seed": self.seed,
-            "walkers": self.num_walkers,
-            "evaluations": limit.evaluations,
-        }
-
-
-class _Search:
-    """A search under way."""
-
-    def __init__(
-        self, task: _Task, limit: Limit, files: tuple[Path, ...], store: Store | None
-    ) -> None:
-        self.task, self.limit, self.store = task, limit, store
-        self.files = files if store is None else (*files, store.best)
-        self.stages = stages_of(task.method, task.has_start)
-        self.tables = make_tables(task.frame)
-        self.room = make_room(self.tables, task.frame)
-        self.is_interrupted = False
-        self.evaluations, self.stage = 0, -1
-        self.curve: list[SearchPoint] = []
-        saved = store and store.load(task.identity(limit))
-        self.walkers = [self._walker(i) for i in range(task.num_walkers)]
-        self.watch = StopWatch(0.0)  # building walkers may compile the loops
-        self.best = self._best_placement()
-        self.best_proxy = best_of(self.walkers).proxy
-        if saved:
-            self._restore(*saved)
-        self._write()
-
-    def _walker(self, number: int) -> PlacementWalker:
-        task, tables = self.task, self.tables
-        seed = 1000 * task.seed + number
-        start = task.frame if task.has_start else scatter(task.frame, tables, seed)
-        legal = legalize(start, tables, self.room)
-        unit = np.array(task.weights)
-        return make_walker(tables, self.room, legal, unit, seed)
-
-    def _best_placement(self) -> ChipPlacement:
-        return best_of(self.walkers).placement(self.task.frame)
-
-    @property
-    def unit(self) -> float:
-        """The unit of temperature: the proxy of the start per block that moves."""
-        count = len(self.room.hard) + len(self.room.soft)
-        return (self.curve[0].proxy if self.curve else self.best_proxy) / max(count, 1)
-
-    def run(self, progress: OnProgress) -> None:
-        """Run all stages until the budget is used up."""
-        if not self.curve:
-            self._note("start", progress)
-        if not len(self.room.hard) + len(self.room.soft):
-            return
-        with ThreadPoolExecutor(self.task.num_walkers) as pool:
-            length = 0.0
-            while (used := self.used) < 1:
-                length = self._round(pool, used, length)
-                self._note(self.stages[self.stage].name, progress)
-                self._save()
-
-    @property
-    def used(self) -> float:
-        return self.limit.used(self.watch.seconds, self.evaluations)
-
-    def _round(self, pool: ThreadPoolExecutor, used: float, length: float) -> float:
-        """Run every walker for one round; returns the share of the budget that it took.
-
-        length: share that the round before took.
-        """
-        index, begin, share = stage_at(self.stages, used)
-        stage, count = self.stages[index], _ROUND
-        if index != self.stage:
-            self.stage = index
-            self._begin_stage(stage.is_fresh)
-        if self.limit.evaluations is not None:
-            left = round((1 - begin) * share * self.limit.evaluations)
-            count = max(1, min(count, left))
-            length = count / self.limit.evaluations
-        end = begin + length / share
-        if any(begin <= meeting < end for meeting in stage.meetings):
-            best = best_of(self.walkers)
-            for walker in self.walkers:
-                if walker is not best:
-                    walker.go_to(best)
-        run_all(pool, self.walkers, self.unit * stage.heat(begin, end, count))
-        self.evaluations += count
-        if best_of(self.walkers).proxy < self.best_proxy:
-            self.best_proxy, self.best = (
-                best_of(self.walkers).proxy,
-                self._best_placement(),
-            )
-            self._write()
-        return self.used - used
-
-    def _begin_stage(self, is_fresh: bool) -> None:
-        """Let walkers begin anew, or go on from the best placement so far."""
-        if is_fresh or self.task.has_start:
-            return
-        for number, walker in enumerate(self.walkers):
-            best = make_walker(
-                self.tables, self.room, self.best, walker.weights, self.task.seed
-            )
-            self.walkers[number].take(best.arrays())
-
-    def _note(self, stage: str, progress: OnProgress) -> None:
-        walker = best_of(self.walkers)
-        point = SearchPoint(
-            stage,
-            round(self.watch.seconds, 3),
-            self.evaluations * len(self.walkers),
-            self.best_proxy,
-            *walker.costs,
-        )
-        self.curve.append(point)
-        progress(point)
-
-    def _write(self) -> None:
-        """Put the best placement on disk."""
-        faults = faults_of(self.best, self.task.frame)
-        assert not faults, f"a placer made an illegal placement: {faults[0]}"
-        if self.files:
-            text = self.result().to_plc().encode()
-            for path in self.files:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, text)
-
-    def _save(self) -> None:
-        if self.store is None:
-            return
-        facts = {
-            "identity": self.task.identity(self.limit),
-            "walkers": len(self.walkers),
-            "evaluations": self.evaluations,
-            "seconds": self.watch.seconds,
-            "stage": self.stage,
-            "curve": [list(point) for point in self.curve],
-        }
-        self.store.save(facts, [walker.saved() for walker in self.walkers])
-
-    def _restore(
-        self, facts: dict[str, Any], saved: list[dict[str, np.ndarray]]
-    ) -> None:
-        for walker, arrays in zip(self.walkers, saved, strict=True):
-            walker.restore(arrays)
-        self.evaluations, self.stage = facts["evaluations"], facts["stage"]
-        self.watch = StopWatch(facts["seconds"])
-        self.curve = [SearchPoint(*point) for point in facts["curve"]]
-        assert self.store is not None
-        if self.store.best.exists():
-            self.best = read_placement(self.task.frame.netlist, self.store.best)
-            weights = np.array(self.task.weights)
-            seed = self.task.seed
-            kept = make_walker(self.tables, self.room, self.best, weights, seed)
-            self.best_proxy = kept.proxy
-
-    def result(self) -> FoundPlacement:
-        """The best placement so far, with all figures."""
-        return FoundPlacement(
-            self.best,
-            self.task.weights,
-            tuple(self.curve),
-            self.evaluations * self.task.num_walkers,
-            self.watch.seconds,
-            self.is_interrupted,
-        )

@@ -9,7 +9,6 @@ from meshwright.features.codesign.floorplan.costs.state import (
     shift,
 )
 from meshwright.features.codesign.floorplan.costs.tables import Tables
-from meshwright.features.codesign.floorplan.placers.room import Room, nearest_free
 from meshwright.features.codesign.floorplan.placers.targets import (
     HARD_ALIGN,
     HARD_SHIFT,
@@ -19,6 +18,7 @@ from meshwright.features.codesign.floorplan.placers.targets import (
     pick,
     target_of,
 )
+from meshwright.features.codesign.floorplan.starts.room import Room, nearest_free
 from meshwright.search.arrays import Floats
 from meshwright.search.compiled import compiled_in_place
 

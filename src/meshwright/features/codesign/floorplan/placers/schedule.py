@@ -1,7 +1,6 @@
 """What a placer does when: its stages, temperatures, and how much of the budget is used."""
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ class PlacerStage:
     share: of the budget. hot, cold: first and last temperature, as multiples of the unit;
         both 0 for descent, which accepts gains only.
     is_fresh: whether the walkers begin anew, at places that they draw.
+    source: what proposes whole placements in place of moves, if anything does.
     meetings: shares of the stage at which the worse walkers go on from the best one.
     """
 
@@ -25,6 +25,7 @@ class PlacerStage:
     hot: float = 0.0
     cold: float = 0.0
     is_fresh: bool = False
+    source: str = ""
     meetings: tuple[float, ...] = ()
 
     def heat(self, begin: float, end: float, count: int) -> Floats:
@@ -54,6 +55,14 @@ _STAGES = {
         PlacerStage("annealing", 1.0, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
     ),
     "descent": (PlacerStage("descent", 1.0),),
+    "analytic": (
+        PlacerStage("analytic", 0.2, source="analytic"),
+        PlacerStage("descent", 0.8),
+    ),
+    "policy": (
+        PlacerStage("policy", 0.9, source="policy"),
+        PlacerStage("descent", 0.1),
+    ),
 }
 """Stages by method."""
 
@@ -65,6 +74,11 @@ def stages_of(method: str, has_start: bool) -> tuple[PlacerStage, ...]:
     if method not in _STAGES:
         raise FloorplanError(
             f"method is {method!r}; wanted one of {', '.join(METHODS)}"
+        )
+    if has_start and method in ("analytic", "policy"):
+        raise FloorplanError(
+            f"method {method!r} makes its own start; leave `start` out, or go on from it "
+            "with another method"
         )
     if has_start and method != "descent":
         return (
@@ -98,14 +112,15 @@ class Limit:
 
 
 class StopWatch:
-    """Seconds of a search, those of earlier runs that it resumes included."""
+    """Seconds of a search by a clock, those of earlier runs that it resumes included."""
 
-    def __init__(self, before: float) -> None:
-        self._begin = time.monotonic() - before
+    def __init__(self, clock: Callable[[], float], before: float = 0.0) -> None:
+        self._clock = clock
+        self._begin = clock() - before
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self._begin
+        return self._clock() - self._begin
 
 
 def stage_at(stages: Sequence[PlacerStage], used: float) -> tuple[int, float, float]:

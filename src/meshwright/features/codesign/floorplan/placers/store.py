@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,8 @@ class Store:
 
     def load(
         self, identity: dict[str, Any]
-    ) -> tuple[dict[str, Any], list[Saved]] | None:
-        """Facts and walkers of the search that was saved; `None` if none was.
+    ) -> tuple[dict[str, Any], list[Saved], Saved | None] | None:
+        """Facts, walkers and source of the search that was saved; `None` if none was.
 
         identity: what a search must have in common with the one that it resumes.
         """
@@ -42,14 +43,8 @@ class Store:
         try:
             with np.load(self._state, allow_pickle=False) as file:
                 facts = json.loads(str(file["facts"]))
-                walkers = [
-                    {
-                        n.partition("/")[2]: file[n]
-                        for n in file.files
-                        if n.startswith(f"{i}/")
-                    }
-                    for i in range(facts["walkers"])
-                ]
+                walkers = [_part(file, f"{i}/") for i in range(facts["walkers"])]
+                source = _part(file, "source/") or None
         except (OSError, ValueError, KeyError) as fault:
             raise FloorplanError(f"cannot resume from {self._state}: {fault}") from None
         for name, value in identity.items():
@@ -59,13 +54,17 @@ class Store:
                     f"{facts['identity'].get(name)!r}; this one has {value!r}: resume it "
                     "with the same, or name another folder"
                 )
-        return facts, walkers
+        return facts, walkers, source
 
-    def save(self, facts: dict[str, Any], walkers: list[Saved]) -> None:
-        """Save facts and walkers."""
+    def save(
+        self, facts: dict[str, Any], walkers: list[Saved], source: Saved | None
+    ) -> None:
+        """Save facts, walkers, and what proposes placements, if anything does."""
+        parts = {str(i): saved for i, saved in enumerate(walkers)}
+        parts |= {} if source is None else {"source": source}
         arrays = {
-            f"{i}/{name}": values
-            for i, saved in enumerate(walkers)
+            f"{part}/{name}": values
+            for part, saved in parts.items()
             for name, values in saved.items()
         }
         part = self.folder / f".search.{os.getpid()}.npz"
@@ -77,3 +76,9 @@ class Store:
             raise FloorplanError(
                 f"cannot write {self._state}: {fault.strerror}"
             ) from None
+
+
+def _part(file: Mapping[str, np.ndarray], prefix: str) -> Saved:
+    """The arrays whose names begin so, by the rest of their names."""
+    names = [name for name in file if name.startswith(prefix)]
+    return {name.removeprefix(prefix): file[name] for name in names}

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from meshwright.features.codesign.floorplan.costs.state import PlacementState, end_place
 from meshwright.features.codesign.floorplan.costs.tables import Tables
-from meshwright.features.codesign.floorplan.placers.room import Room
+from meshwright.features.codesign.floorplan.starts.room import Room
 from meshwright.search.arrays import Floats, Ints
 from meshwright.search.compiled import compiled_in_place
 

@@ -16,8 +16,8 @@ from meshwright.features.codesign.floorplan.costs.state import (
 from meshwright.features.codesign.floorplan.costs.tables import TURNS, Tables
 from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.features.codesign.floorplan.placers.anneal import anneal
-from meshwright.features.codesign.floorplan.placers.room import Room
 from meshwright.features.codesign.floorplan.placers.targets import Walk, make_walk
+from meshwright.features.codesign.floorplan.starts.room import Room
 from meshwright.search.arrays import Floats
 
 _ORIENTATION = {turn: name for name, turn in TURNS.items()}

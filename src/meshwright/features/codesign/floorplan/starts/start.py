@@ -9,7 +9,7 @@ from meshwright.features.codesign.floorplan.netlist.placement import (
     TURNED,
     ChipPlacement,
 )
-from meshwright.features.codesign.floorplan.placers.room import (
+from meshwright.features.codesign.floorplan.starts.room import (
     Room,
     nearest_free,
 )
@@ -32,11 +32,20 @@ def scatter(placement: ChipPlacement, tables: Tables, seed: int) -> ChipPlacemen
     wide = np.where(tables.is_hard[free], 1.0, 0.1)
     x[free] = canvas.width * (0.5 + wide * (rng.random(count) - 0.5))
     y[free] = canvas.height * (0.5 + wide * (rng.random(count) - 0.5))
+    return upright(placement.moved(x, y, placement.orientations), tables)
+
+
+def upright(placement: ChipPlacement, tables: Tables) -> ChipPlacement:
+    """The placement with the orientation N for each block that may move.
+
+    Blocks that are turned by 90 degrees stay as they are.
+    """
+    free = ~placement.is_fixed & tables.has_area
     orientations = tuple(
         "N" if f and o not in ("-", *TURNED) else o
         for f, o in zip(free, placement.orientations, strict=True)
     )
-    return placement.moved(x, y, orientations)
+    return placement.moved(placement.x, placement.y, orientations)
 
 
 def legalize(placement: ChipPlacement, tables: Tables, room: Room) -> ChipPlacement:
@@ -45,7 +54,7 @@ def legalize(placement: ChipPlacement, tables: Tables, room: Room) -> ChipPlacem
     Macros are taken by falling area. If one finds no place, all are packed from the lower
     left corner. Fails if that is impossible, too.
     """
-    _check_fit(placement, tables)
+    check_fit(placement, tables)
     sizes = tables.width[room.hard] * tables.height[room.hard]
     by_area = room.hard[np.argsort(-sizes, kind="stable")]
     by_height = room.hard[
@@ -67,7 +76,7 @@ def legalize(placement: ChipPlacement, tables: Tables, room: Room) -> ChipPlacem
     )
 
 
-def _check_fit(placement: ChipPlacement, tables: Tables) -> None:
+def check_fit(placement: ChipPlacement, tables: Tables) -> None:
     """Fail if no legal placement can exist: areas, single macros, fixed macros."""
     canvas, netlist = placement.canvas, placement.netlist
     hard = np.flatnonzero(tables.is_hard)

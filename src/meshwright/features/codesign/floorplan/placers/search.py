@@ -1,0 +1,277 @@
+"""A search for a placement under way: stages, walkers, sources, and what is on disk."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshwright.errors import FloorplanError
+from meshwright.features.codesign.floorplan.costs.legality import faults_of
+from meshwright.features.codesign.floorplan.costs.tables import make_tables
+from meshwright.features.codesign.floorplan.netlist.files import write_whole
+from meshwright.features.codesign.floorplan.netlist.placement import (
+    ChipPlacement,
+    read_placement,
+)
+from meshwright.features.codesign.floorplan.placers.schedule import (
+    Limit,
+    StopWatch,
+    stage_at,
+    stages_of,
+)
+from meshwright.features.codesign.floorplan.placers.sources import (
+    SOURCES,
+    PlacementSource,
+    SourceOptions,
+)
+from meshwright.features.codesign.floorplan.placers.store import Store
+from meshwright.features.codesign.floorplan.placers.walkers import (
+    PlacementWalker,
+    best_of,
+    make_walker,
+    run_all,
+)
+from meshwright.features.codesign.floorplan.starts.room import make_room
+from meshwright.features.codesign.floorplan.starts.start import legalize, scatter
+from meshwright.features.codesign.floorplan.views.curve import SearchPoint
+from meshwright.features.codesign.floorplan.views.found import FoundPlacement
+
+_ROUND = 20_000
+"""Moves of each walker between two looks at the clock."""
+
+type OnProgress = Callable[[SearchPoint], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementTask:
+    """What a search is about; a resumed one must have the same."""
+
+    frame: ChipPlacement
+    has_start: bool
+    weights: tuple[float, float, float]
+    method: str
+    seed: int
+    num_walkers: int
+    policy: Path | None
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        if self.policy is not None and self.method != "policy":
+            raise FloorplanError(
+                f"a policy is given, which the method {self.method!r} does not use; "
+                "wanted the method 'policy'"
+            )
+
+    def identity(self, limit: Limit) -> dict[str, Any]:
+        netlist = self.frame.netlist
+        return {
+            "nodes": len(netlist.nodes),
+            "nets": sum(map(bool, netlist.sinks)),
+            "weights": list(self.weights),
+            "method": self.method,
+            "seed": self.seed,
+            "walkers": self.num_walkers,
+            "evaluations": limit.evaluations,
+            **({"policy": str(self.policy)} if self.policy else {}),
+        }
+
+
+class PlacementSearch:
+    """A search under way."""
+
+    def __init__(
+        self,
+        task: PlacementTask,
+        limit: Limit,
+        files: tuple[Path, ...],
+        store: Store | None,
+    ) -> None:
+        self.task, self.limit, self.store = task, limit, store
+        self.files = files if store is None else (*files, store.best)
+        self.stages = stages_of(task.method, task.has_start)
+        self.tables = make_tables(task.frame)
+        self.room = make_room(self.tables, task.frame)
+        self.is_interrupted = False
+        self.evaluations, self.stage = 0, -1
+        self.curve: list[SearchPoint] = []
+        self.source: PlacementSource | None = None
+        self.source_saved: dict[str, np.ndarray] | None = None
+        saved = store and store.load(task.identity(limit))
+        self.walkers = [self._walker(i) for i in range(task.num_walkers)]
+        self.watch = StopWatch(task.clock)  # building walkers may compile the loops
+        self.best = self._best_placement()
+        self.best_proxy = best_of(self.walkers).proxy
+        if saved:
+            self._restore(*saved)
+        self._write()
+
+    def _walker(self, number: int) -> PlacementWalker:
+        task, tables = self.task, self.tables
+        seed = 1000 * task.seed + number
+        start = task.frame if task.has_start else scatter(task.frame, tables, seed)
+        legal = legalize(start, tables, self.room)
+        unit = np.array(task.weights)
+        return make_walker(tables, self.room, legal, unit, seed)
+
+    def _best_placement(self) -> ChipPlacement:
+        return best_of(self.walkers).placement(self.task.frame)
+
+    @property
+    def unit(self) -> float:
+        """The unit of temperature: the proxy of the start per block that moves."""
+        count = len(self.room.hard) + len(self.room.soft)
+        return (self.curve[0].proxy if self.curve else self.best_proxy) / max(count, 1)
+
+    def run(self, progress: OnProgress) -> None:
+        """Run all stages until the budget is used up."""
+        if not self.curve:
+            self._note("start", progress)
+        if not len(self.room.hard) + len(self.room.soft):
+            return
+        with ThreadPoolExecutor(self.task.num_walkers) as pool:
+            length = 0.0
+            while (used := self.used) < 1:
+                length = self._round(pool, used, length)
+                self._note(self.stages[self.stage].name, progress)
+                self._save()
+
+    @property
+    def used(self) -> float:
+        return self.limit.used(self.watch.seconds, self.evaluations)
+
+    def _round(self, pool: ThreadPoolExecutor, used: float, length: float) -> float:
+        """Run every walker for one round; returns the share of the budget that it took.
+
+        length: share that the round before took.
+        """
+        index, begin, share = stage_at(self.stages, used)
+        stage, count = self.stages[index], _ROUND
+        if index != self.stage:
+            self.stage, self.source = index, None
+            self._begin_stage(stage.is_fresh)
+        if stage.source:
+            self.evaluations += self._propose(stage.source, pool)
+            self._keep_best()
+            return self.used - used
+        if self.limit.evaluations is not None:
+            left = round((1 - begin) * share * self.limit.evaluations)
+            count = max(1, min(count, left))
+            length = count / self.limit.evaluations
+        end = begin + length / share
+        if any(begin <= meeting < end for meeting in stage.meetings):
+            best = best_of(self.walkers)
+            for walker in self.walkers:
+                if walker is not best:
+                    walker.go_to(best)
+        run_all(pool, self.walkers, self.unit * stage.heat(begin, end, count))
+        self.evaluations += count
+        self._keep_best()
+        return self.used - used
+
+    def _propose(self, name: str, pool: ThreadPoolExecutor) -> int:
+        """Let the first walker stand at the next placement of a source, if it is better.
+
+        Returns the evaluations that it took, per walker.
+        """
+        task = self.task
+        if self.source is None:
+            options = SourceOptions(task.seed, task.num_walkers, task.policy, pool)
+            self.source = SOURCES[name](task.frame, task.weights, options)
+            if self.source_saved is not None:
+                self.source.restore(self.source_saved)
+        placement, evaluations = self.source.propose()
+        first = self.walkers[0]
+        if placement is not None:
+            weights = np.array(task.weights)
+            made = make_walker(self.tables, self.room, placement, weights, task.seed)
+            if made.proxy < first.proxy:
+                first.go_to(made)
+        return max(1, evaluations // task.num_walkers)
+
+    def _keep_best(self) -> None:
+        """Take the best walker's placement if it is better than the best so far."""
+        best = best_of(self.walkers)
+        if best.proxy < self.best_proxy:
+            self.best_proxy, self.best = best.proxy, self._best_placement()
+            self._write()
+
+    def _begin_stage(self, is_fresh: bool) -> None:
+        """Let walkers begin anew, or go on from the best placement so far."""
+        if is_fresh or self.task.has_start:
+            return
+        for number, walker in enumerate(self.walkers):
+            best = make_walker(
+                self.tables, self.room, self.best, walker.weights, self.task.seed
+            )
+            self.walkers[number].take(best.arrays())
+
+    def _note(self, stage: str, progress: OnProgress) -> None:
+        walker = best_of(self.walkers)
+        point = SearchPoint(
+            stage,
+            round(self.watch.seconds, 3),
+            self.evaluations * len(self.walkers),
+            self.best_proxy,
+            *walker.costs,
+        )
+        self.curve.append(point)
+        progress(point)
+
+    def _write(self) -> None:
+        """Put the best placement on disk."""
+        faults = faults_of(self.best, self.task.frame)
+        assert not faults, f"a placer made an illegal placement: {faults[0]}"
+        if self.files:
+            text = self.result().to_plc().encode()
+            for path in self.files:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, text)
+
+    def _save(self) -> None:
+        if self.store is None:
+            return
+        facts = {
+            "identity": self.task.identity(self.limit),
+            "walkers": len(self.walkers),
+            "evaluations": self.evaluations,
+            "seconds": self.watch.seconds,
+            "stage": self.stage,
+            "curve": [list(point) for point in self.curve],
+        }
+        saved = [walker.saved() for walker in self.walkers]
+        source = None if self.source is None else self.source.saved()
+        self.store.save(facts, saved, source)
+
+    def _restore(
+        self,
+        facts: dict[str, Any],
+        saved: list[dict[str, np.ndarray]],
+        source: dict[str, np.ndarray] | None,
+    ) -> None:
+        self.source_saved = source
+        for walker, arrays in zip(self.walkers, saved, strict=True):
+            walker.restore(arrays)
+        self.evaluations, self.stage = facts["evaluations"], facts["stage"]
+        self.watch = StopWatch(self.task.clock, facts["seconds"])
+        self.curve = [SearchPoint(*point) for point in facts["curve"]]
+        assert self.store is not None
+        if self.store.best.exists():
+            self.best = read_placement(self.task.frame.netlist, self.store.best)
+            weights = np.array(self.task.weights)
+            seed = self.task.seed
+            kept = make_walker(self.tables, self.room, self.best, weights, seed)
+            self.best_proxy = kept.proxy
+
+    def result(self) -> FoundPlacement:
+        """The best placement so far, with all figures."""
+        return FoundPlacement(
+            self.best,
+            self.task.weights,
+            tuple(self.curve),
+            self.evaluations * self.task.num_walkers,
+            self.watch.seconds,
+            self.is_interrupted,
+        )

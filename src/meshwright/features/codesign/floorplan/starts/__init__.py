@@ -1,0 +1,1 @@
+"""Legal starts of a placement: free places, legalisation, forces on soft macros."""
