@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +13,11 @@ from typer import Argument, Exit, Option
 
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson
-from meshwright.errors import AcceleratorError
+from meshwright.errors import AcceleratorError, NoDesignError
 from meshwright.features.codesign.accelerator.logs.prime_space import AREA_CAP_MM2
 from meshwright.features.codesign.accelerator.offline.learn import (
     Avoid,
     LearnedDesign,
-    NoProposalError,
     learn_design,
 )
 from meshwright.learn.training import CurvePoint
@@ -70,8 +70,9 @@ def learn_command(  # noqa: PLR0913  an option each
                 on_epoch=lambda point: show(_progress_line(point)),
                 say=show,
             )
-        except NoProposalError as nothing:
-            raise Exit(1) from nothing
+        except NoDesignError as nothing:
+            print(nothing, file=sys.stderr)
+            raise Exit(1) from None
     found.design.save(out)
     if as_json:
         print(json.dumps(_figures(found), indent=1))

@@ -25,6 +25,7 @@ from meshwright.features.codesign.accelerator.offline.network import (
     doubt_of,
     expected_of,
     log_area_of,
+    merit_code,
     merit_of,
     one_hot,
 )
@@ -65,8 +66,8 @@ class Conservatism:
         designs that are infeasible. Both 0 make a plain regression.
     """
 
-    negatives: float = 0.1
-    infeasible: float = 0.05
+    negatives: float = 0.02
+    infeasible: float = 0.02
 
 
 def start_training(params: Params, data: TrainingSet) -> Any:
@@ -74,7 +75,8 @@ def start_training(params: Params, data: TrainingSet) -> Any:
     feasible = data.learned.feasible
     places = np.arange(_PUSHED) % len(feasible.genes)
     return (
-        adam_start(params),
+        adam_start(params["merit"]),
+        adam_start(params["area"]),
         jnp.array(feasible.genes[places]),
         jnp.array(feasible.application[places]),
     )
@@ -84,11 +86,12 @@ def start_training(params: Params, data: TrainingSet) -> Any:
 class TrainingArrays:
     """The designs to learn from, for compiled steps.
 
-    log_area_cap: standardised. is_over_counted: whether infeasible designs are used.
+    sized: those of known area. log_area_cap: standardised.
     """
 
     feasible: Designs
     infeasible: Designs
+    sized: Designs
     contexts: Any
     log_area_cap: float
     weights: Conservatism
@@ -99,9 +102,11 @@ class TrainingArrays:
     ) -> TrainingArrays:
         cap = data.areas.apply(np.log(np.array([area_mm2])))
         learned = data.learned
+        sized = learned.rows(~np.isnan(learned.log_area))
         return cls(
-            learned.feasible, learned.infeasible, data.contexts, float(cap[0]), weights
-        )
+            learned.feasible, learned.infeasible, sized, data.contexts, float(cap[0]),
+            weights,
+        )  # fmt: skip
 
     def step(
         self, params: Params, state: Any, rate: float, random: np.random.Generator
@@ -110,12 +115,15 @@ class TrainingArrays:
         good, bad = self.feasible, self.infeasible
         chosen = random.integers(len(good.genes), size=(STEPS, BATCH))
         rows: list[Any] = [good.genes[chosen], good.application[chosen]]
-        rows += [good.merit[chosen], good.log_area[chosen]]
+        rows.append(good.merit[chosen])
         if len(bad.genes):
             chosen = random.integers(len(bad.genes), size=(STEPS, _PUSHED))
         else:  # nothing is infeasible: the weight below is 0
             bad, chosen = good, chosen[:, :_PUSHED]
-        rows += [bad.genes[chosen], bad.application[chosen], bad.log_area[chosen]]
+        rows += [bad.genes[chosen], bad.application[chosen]]
+        sized = self.sized
+        chosen = random.integers(max(1, len(sized.genes)), size=(STEPS, BATCH))
+        rows += [sized.genes[chosen], sized.log_area[chosen]]
         noise = random.gumbel(size=(STEPS, _FLIPS, _PUSHED, STARTS[-1]))
         weights = (
             self.weights.negatives,
@@ -140,20 +148,23 @@ def _make_steps() -> Any:
         cap, rate, *weights = numbers
 
         def one(carry: Any, drawn: Any) -> tuple[Any, Any]:
-            params, (adam, genes, owners) = carry
+            params, (adam, area_adam, genes, owners) = carry
             batch, noise = drawn
             genes = genes.at[:_RESTARTS].set(batch[0][:_RESTARTS])
             owners = owners.at[:_RESTARTS].set(batch[1][:_RESTARTS])
             for each in noise:
                 genes = improved(params, genes, contexts[owners], cap, each)
-            negatives = genes, owners
+            merit, area = params["merit"], params["area"]
             loss, grads = jax.value_and_grad(_loss)(
-                params, batch, negatives, contexts, weights
+                merit, batch[:5], (genes, owners), contexts, weights
             )
-            params, adam = adam_step(params, adam, grads, rate)
+            merit, adam = adam_step(merit, adam, grads, rate)
+            grads = jax.grad(_area_loss)(area, *batch[5:])
+            area, area_adam = adam_step(area, area_adam, grads, rate)
+            params = {"merit": merit, "area": area}
             # The oldest move to the front, where the next step starts some again.
             pool = jnp.roll(genes, -_RESTARTS, 0), jnp.roll(owners, -_RESTARTS, 0)
-            return (params, (adam, *pool)), loss
+            return (params, (adam, area_adam, *pool)), loss
 
         (params, state), losses = jax.lax.scan(one, (params, state), (rows, noise))
         return params, state, losses
@@ -168,8 +179,8 @@ def improved(params: Params, genes: Any, context: Any, cap: Any, noise: Any) -> 
     """
 
     def worth(hot: Any) -> Any:
-        over = jax.nn.relu(log_area_of(params, hot) - cap)
-        return (merit_of(params, hot, context) - _OVER_AREA * over).sum()
+        over = jax.nn.relu(log_area_of(params["area"], hot) - cap)
+        return (merit_of(params["merit"], hot, context) - _OVER_AREA * over).sum()
 
     hot = one_hot(genes)
     slope = jax.grad(worth)(hot)
@@ -183,27 +194,28 @@ def improved(params: Params, genes: Any, context: Any, cap: Any, noise: Any) -> 
 
 
 def _loss(
-    params: Params, batch: Sequence[Any], negatives: Any, contexts: Any, weights: Any
+    merit: Params, batch: Sequence[Any], negatives: Any, contexts: Any, weights: Any
 ) -> Any:
-    genes, owners, merit, log_area, bad, bad_owners, bad_area = batch
-    hot, bad_hot = one_hot(genes), one_hot(bad)
-    error = (merit_of(params, hot, contexts[owners]) - merit) ** 2
-    areas = jnp.concatenate([log_area, bad_area])
-    is_known = ~jnp.isnan(areas)
-    guessed = log_area_of(params, jnp.concatenate([hot, bad_hot]))
-    area_error = jnp.where(is_known, guessed - jnp.where(is_known, areas, 0), 0) ** 2
-    pushed = _doubted(params, one_hot(negatives[0]), contexts[negatives[1]])
-    refused = _doubted(params, bad_hot, contexts[bad_owners])
+    """Squared errors on feasible designs, and the merit of what is pushed down."""
+    genes, owners, wanted, bad, bad_owners = batch
+    code = merit_code(merit, one_hot(genes), contexts[owners])
+    error = ((expected_of(merit, code) - wanted) ** 2).mean()
+    false_doubt = (doubt_of(merit, code) ** 2).mean()
+    pushed = _doubted(merit, one_hot(negatives[0]), contexts[negatives[1]])
+    refused = _doubted(merit, one_hot(bad), contexts[bad_owners])
     push = weights[0] * pushed.mean() + weights[1] * refused.mean()
-    return error.mean() + area_error.mean() + push
+    return error + false_doubt + push
 
 
-def _doubted(params: Params, hot: Any, context: Any) -> Any:
+def _doubted(merit: Params, hot: Any, context: Any) -> Any:
     """Merit of designs that only their doubt can lower, down to a floor."""
-    fixed = jax.lax.stop_gradient({n: v for n, v in params.items() if n != "doubt"})
-    merit = expected_of(fixed, hot, context)
-    doubt = doubt_of({**fixed, "doubt": params["doubt"]}, hot, context)
-    return jnp.maximum(merit - doubt, _FLOOR)
+    code = jax.lax.stop_gradient(merit_code(merit, hot, context))
+    expected = jax.lax.stop_gradient(expected_of(merit, code).mean(axis=0))
+    return jnp.maximum(expected - doubt_of(merit, code), _FLOOR)
+
+
+def _area_loss(area: Params, genes: Any, log_area: Any) -> Any:
+    return ((log_area_of(area, one_hot(genes)) - log_area) ** 2).mean()
 
 
 def scores_of(
@@ -224,6 +236,6 @@ def _make_scores() -> Any:
     @jax.jit
     def scores(params: Params, genes: Any, context: Any) -> Any:
         hot = one_hot(genes)
-        return merit_of(params, hot, context), log_area_of(params, hot)
+        return merit_of(params["merit"], hot, context), log_area_of(params["area"], hot)
 
     return scores

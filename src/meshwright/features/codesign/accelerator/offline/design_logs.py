@@ -151,7 +151,9 @@ def _tfrecord_rows(path: Path) -> Iterator[Row | None]:
 type _Cell = str | float | None
 
 
-def _row(values: Sequence[_Cell], infeasible: _Cell, runtime: _Cell, area: _Cell) -> Row:
+def _row(
+    values: Sequence[_Cell], infeasible: _Cell, runtime: _Cell, area: _Cell
+) -> Row:
     """A row of one form for both kinds of logs; raises one of `_FAULTS` if corrupt."""
     genes = tuple(
         positions[float(value)]  # type: ignore[arg-type]  TypeError is a fault

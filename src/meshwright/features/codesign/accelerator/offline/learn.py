@@ -9,7 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from meshwright.errors import AcceleratorError, MachineError, did_you_mean
+from meshwright.errors import (
+    AcceleratorError,
+    MachineError,
+    NoDesignError,
+    did_you_mean,
+)
 from meshwright.features.codesign.accelerator.design.design import Design
 from meshwright.features.codesign.accelerator.logs.application import read_application
 from meshwright.features.codesign.accelerator.logs.prime_space import (
@@ -26,10 +31,10 @@ from meshwright.features.codesign.accelerator.offline.design_logs import (
 )
 from meshwright.features.codesign.accelerator.offline.propose import (
     Proposal,
+    best_logged,
     propose_designs,
 )
 from meshwright.features.codesign.accelerator.offline.surrogate import (
-    Surrogate,
     Training,
     train_surrogate,
 )
@@ -104,7 +109,13 @@ def learn_design(  # noqa: PLR0913  an option each
         on_epoch,
     )
     say("searching the surrogate")
-    proposals = proposals_for(surrogate, target, area_mm2, seed)
+    proposals = propose_designs(
+        surrogate,
+        data.context_of(target),
+        area_mm2,
+        starts=best_logged(logs if is_zero_shot else [target]),
+        seed=seed,
+    )
     design, chosen, refused = first_design(proposals, area_mm2)
     is_logged = not is_zero_shot
     return LearnedDesign(
@@ -181,17 +192,10 @@ def read_logs(
 
 def _zero_shot_advice(application: str, described: list[str]) -> str:
     if application in described:
-        return f"; {application} is described, so that --zero-shot can do without its logs"
+        return (
+            f"; {application} is described, so that --zero-shot can do without its logs"
+        )
     return "; --zero-shot takes an application that is only described there"
-
-
-def proposals_for(
-    surrogate: Surrogate, target: ApplicationLog, area_mm2: float, seed: int
-) -> list[Proposal]:
-    """The surrogate's designs for an application, best first."""
-    return propose_designs(
-        surrogate, surrogate.data.context_of(target), area_mm2, seed=seed
-    )
 
 
 def first_design(
@@ -208,11 +212,7 @@ def first_design(
             continue
         if design.area_mm2 <= area_mm2:
             return replace(design, name="learned"), proposal, number
-    raise NoProposalError(
+    raise NoDesignError(
         f"the surrogate finds no design within {area_mm2:g} mm2 among "
         f"{len(proposals)} proposals; raise --area-mm2, or log smaller designs"
     )
-
-
-class NoProposalError(AcceleratorError):
-    """No design that a surrogate proposes is within the cap on area."""

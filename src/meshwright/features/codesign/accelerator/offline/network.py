@@ -27,24 +27,35 @@ STARTS = (0, *accumulate(COUNTS))
 OWNERS = np.repeat(np.arange(len(COUNTS)), COUNTS)
 """For each value of all parameters the parameter, [V]."""
 
-_WIDTH, _HIDDEN, _AREA_HIDDEN = 16, 128, 64
+_WIDTH, _HIDDEN, _DOUBT_HIDDEN = 16, 64, 32
+
+_EXPERTS = 4
 
 _WAVES = 4
 """Cosines of a value's position of which its vector is first made."""
 
 
-def init_network(seed: int, context_size: int) -> Params:
-    """Random parameters of a network for contexts of a size, which may be 0."""
-    keys = iter(jax.random.split(jax.random.key(seed), 12))
+def init_network(seed: int, context_size: int) -> dict[str, Params]:
+    """Random parameters of a network for contexts of a size, which may be 0.
+
+    "merit" and "area" share nothing, so that each is trained on its own.
+    """
+    keys = iter(jax.random.split(jax.random.key(seed), 6))
     inputs = len(COUNTS) * _WIDTH
-    return {
+    experts = [
+        _perceptron(k, inputs, _HIDDEN) for k in jax.random.split(next(keys), _EXPERTS)
+    ]
+    merit = {
         "values": _smooth_vectors(next(keys)),
         "context": jnp.zeros((context_size, inputs)),
-        "merit": _perceptron(keys, inputs, _HIDDEN),
-        "doubt": _perceptron(keys, inputs, _HIDDEN),
-        "area_values": _smooth_vectors(next(keys)),
-        "area": _perceptron(keys, inputs, _AREA_HIDDEN),
+        "experts": jax.tree.map(lambda *each: jnp.stack(each), *experts),
+        "doubt": _perceptron(next(keys), inputs, _DOUBT_HIDDEN),
     }
+    area = {
+        "values": _smooth_vectors(next(keys)),
+        "perceptron": _perceptron(next(keys), inputs, _HIDDEN),
+    }
+    return {"merit": merit, "area": area}
 
 
 def _smooth_vectors(key: Any) -> Any:
@@ -56,11 +67,12 @@ def _smooth_vectors(key: Any) -> Any:
     return jnp.einsum("vw,vwe->ve", waves, mixes[OWNERS])
 
 
-def _perceptron(keys: Any, inputs: int, hidden: int) -> Params:
+def _perceptron(key: Any, inputs: int, hidden: int) -> Params:
+    keys = jax.random.split(key, 3)
     return {
-        "first": dense(next(keys), inputs, hidden),
-        "second": dense(next(keys), hidden, hidden),
-        "out": dense(next(keys), hidden, 1),
+        "first": dense(keys[0], inputs, hidden),
+        "second": dense(keys[1], hidden, hidden),
+        "out": dense(keys[2], hidden, 1),
     }
 
 
@@ -72,40 +84,44 @@ def _output(params: Params, x: Any) -> Any:
 
 def one_hot(genes: Any) -> Any:
     """Genes [B, G] as ones and zeros for each value of each parameter, [B, V]."""
-    chosen = genes + jnp.array(STARTS[:-1])
-    return jax.nn.one_hot(chosen, STARTS[-1]).sum(axis=1)
+    return jax.nn.one_hot(genes + jnp.array(STARTS[:-1]), STARTS[-1]).sum(axis=1)
 
 
-def merit_of(params: Params, hot: Any, context: Any) -> Any:
-    """Merit [B] of designs [B, V] for applications with contexts [B, C]; more is better."""
-    return expected_of(params, hot, context) - doubt_of(params, hot, context)
+def merit_of(merit: Params, hot: Any, context: Any) -> Any:
+    """Merit [B] of designs [B, V] for applications with contexts [B, C]; more is better.
+
+    It is what the experts expect in the mean, less the doubt.
+    """
+    code = merit_code(merit, hot, context)
+    return expected_of(merit, code).mean(axis=0) - doubt_of(merit, code)
 
 
-def expected_of(params: Params, hot: Any, context: Any) -> Any:
-    """Merit of designs [B, V] before doubt, [B]: a regression on feasible designs."""
-    return _output(params["merit"], _in_context(params, hot, context))
+def merit_code(merit: Params, hot: Any, context: Any) -> Any:
+    """Vectors of designs [B, V] for applications with contexts [B, C], [B, G * E]."""
+    return _code(merit["values"], hot) * (1 + context @ merit["context"])
 
 
-def doubt_of(params: Params, hot: Any, context: Any) -> Any:
-    """What is subtracted from the merit of designs [B, V], [B]; never negative.
+def expected_of(merit: Params, code: Any) -> Any:
+    """The merit that each of K experts expects from codes, by regression, [K, B]."""
+    return jax.vmap(_output, (0, None))(merit["experts"], code)
+
+
+def doubt_of(merit: Params, code: Any) -> Any:
+    """What is subtracted from the merit of designs by their codes, [B]; never negative.
 
     It learns where designs are infeasible or overestimated, so that the regression stays
     smooth there.
     """
-    return jax.nn.relu(_output(params["doubt"], _in_context(params, hot, context)))
+    return jax.nn.relu(_output(merit["doubt"], code))
 
 
-def _in_context(params: Params, hot: Any, context: Any) -> Any:
-    return _code(params["values"], hot) * (1 + context @ params["context"])
-
-
-def log_area_of(params: Params, hot: Any) -> Any:
+def log_area_of(area: Params, hot: Any) -> Any:
     """Standardised logarithm of the area of designs [B, V], [B]."""
-    return _output(params["area"], _code(params["area_values"], hot))
+    return _output(area["perceptron"], _code(area["values"], hot))
 
 
 def _code(table: Any, hot: Any) -> Any:
     """The vectors of a design's values, side by side, [B, G * E]."""
-    owned = jnp.array(np.eye(len(COUNTS), dtype=np.float32)[OWNERS])
-    vectors = jnp.einsum("bv,vg,ve->bge", hot, owned, table)
-    return vectors.reshape(len(hot), -1)
+    is_own = jnp.array(np.eye(len(COUNTS), dtype=np.float32)[OWNERS])
+    spread = is_own[:, :, None] * table[:, None, :]
+    return hot @ spread.reshape(len(table), -1)

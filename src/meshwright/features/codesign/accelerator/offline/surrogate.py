@@ -135,7 +135,9 @@ def train_surrogate(
         if checkpoints is not None and checkpoints.is_due(point.epoch, schedule.epochs):
             _save(checkpoints.path, key, progress, best)
     margin = _area_margin(best, data)
-    return Surrogate(best, data, _taus(best, data, training.seed), margin, progress.curve)
+    return Surrogate(
+        best, data, _taus(best, data, training.seed), margin, progress.curve
+    )
 
 
 def _score_fn(data: TrainingSet, seed: int) -> Callable[[Params], float]:
@@ -174,7 +176,9 @@ def _area_margin(params: Params, data: TrainingSet) -> float:
 def _key(data: TrainingSet, training: Training) -> str:
     """A text that differs for other logs or another training."""
     figures: dict[str, Any] = {
-        "applications": dict(zip(data.names, np.bincount(data.learned.application).tolist(), strict=True)),  # fmt: skip
+        "applications": dict(
+            zip(data.names, np.bincount(data.learned.application).tolist(), strict=True)
+        ),  # fmt: skip
         "sum": float(np.nansum(data.learned.merit.astype(np.float64))),
         "training": repr(training),
     }
@@ -188,7 +192,9 @@ def _save(path: Path, key: str, progress: TrainingState, best: Params) -> None:
     save_arrays(path, {**arrays, **numbered_leaves("leaf_", whole)})
 
 
-def _restored(path: Path, key: str, start: TrainingState) -> tuple[TrainingState, Params]:
+def _restored(
+    path: Path, key: str, start: TrainingState
+) -> tuple[TrainingState, Params]:
     arrays = read_arrays(path)
     if "key" not in arrays or str(arrays["key"]) != key:
         raise AcceleratorError(
@@ -197,5 +203,7 @@ def _restored(path: Path, key: str, start: TrainingState) -> tuple[TrainingState
         )
     form = start.params, start.state, start.params
     params, state, best = restored_tree(form, arrays, "leaf_", path)
-    curve = tuple(CurvePoint(int(e), loss, s) for e, loss, s in arrays["curve"].tolist())
+    curve = tuple(
+        CurvePoint(int(e), loss, s) for e, loss, s in arrays["curve"].tolist()
+    )
     return TrainingState(params, state, curve), best

@@ -42,9 +42,9 @@ def _crc_loop() -> Any:
             crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
         return crc
 
-    return numba.njit("uint32(uint32, Array(uint8, 1, 'C', readonly=True), uint32[::1])")(
-        update
-    )
+    return numba.njit(
+        "uint32(uint32, Array(uint8, 1, 'C', readonly=True), uint32[::1])"
+    )(update)
 
 
 @cache
