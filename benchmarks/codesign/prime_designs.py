@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ KINDS = {"conservative": Conservatism(), "plain": Conservatism(0.0, 0.0)}
     ),
     option("--designs", type=int, default=20_000, help="logged for each application"),
     option("--steps", type=int, default=1500, help="of each training"),
+    option("--evaluations", type=int, default=4000, help="of the surrogate"),
     option("--leave-out", type=float, default=0.0, help="share of the best designs"),
     option("--search", action="store_true", help="only the searches that simulate"),
     seed=0,
@@ -70,22 +72,22 @@ KINDS = {"conservative": Conservatism(), "plain": Conservatism(0.0, 0.0)}
 def main(options: Options) -> None:
     """Print by how much designs from logs alone are faster than the best logged one."""
     with tempfile.TemporaryDirectory() as made:
-        folder = options.logs or Path(made)
-        logs = {name: logged(folder, name, options) for name in (*LEARNED, *HELD_OUT)}
-    for seed in range(options.seed, options.seed + options.seeds):
-        if options.search:
-            search_cases(options, logs, seed)
-        else:
-            learned_cases(options, logs, seed)
+        log_of = cache(partial(logged, options.logs or Path(made), options))
+        for seed in range(options.seed, options.seed + options.seeds):
+            if options.search:
+                search_cases(options, log_of, seed)
+            else:
+                learned_cases(options, log_of, seed)
     print_medians(options)
 
 
+@cache
 def workload(name: str) -> acc.Workload:
     """The layers of an application."""
     return acc.workload_of(*getattr(edge_programs, name)(), name)
 
 
-def logged(folder: Path, name: str, options: Options) -> ApplicationLog:
+def logged(folder: Path, options: Options, name: str) -> ApplicationLog:
     """The log of an application, simulated if it is not there, without its best designs."""
     path, work = folder / f"{name}.csv", workload(name)
     if not path.exists():
@@ -101,18 +103,20 @@ def logged(folder: Path, name: str, options: Options) -> ApplicationLog:
 
 
 def learned_cases(
-    options: Options, logs: Mapping[str, ApplicationLog], seed: int
+    options: Options, log_of: Callable[[str], ApplicationLog], seed: int
 ) -> None:
     """Save the gain over the best logged design of each application, by kind."""
-    data = make_training_set([logs[name] for name in LEARNED], seed)
+    data = make_training_set([log_of(name) for name in LEARNED], seed)
     for kind, weights in KINDS.items():
         training = Training(AREA_CAP_MM2, weights, options.steps, seed)
         surrogate = train_surrogate(data, training)
-        for name, log in logs.items():
-            starts = [log] if name in LEARNED else [logs[each] for each in LEARNED]
+        for name in (*LEARNED, *HELD_OUT):
+            log = log_of(name)
+            starts = [log] if name in LEARNED else [log_of(each) for each in LEARNED]
             proposals = propose_designs(
                 surrogate, data.context_of(log), AREA_CAP_MM2,
-                starts=best_logged(starts), seed=seed,
+                starts=best_logged(starts),
+                evaluations=options.evaluations, seed=seed,
             )  # fmt: skip
             design, chosen, refused = first_design(proposals, AREA_CAP_MM2)
             found = simulate_design(chosen.genes, workload(name)).runtime_ms
@@ -123,6 +127,7 @@ def learned_cases(
                 "best_logged_ms": best_ms,
                 "area_mm2": design.area_mm2,
                 "refused": refused,
+                "logged": len(log.genes),
                 "feasible": int(log.is_feasible.sum()),
             }
             if name in LEARNED:
@@ -132,7 +137,7 @@ def learned_cases(
 
 
 def search_cases(
-    options: Options, logs: Mapping[str, ApplicationLog], seed: int
+    options: Options, log_of: Callable[[str], ApplicationLog], seed: int
 ) -> None:
     """Save the gain of a search with a tenth of the logged designs as trials.
 
@@ -140,7 +145,7 @@ def search_cases(
     the feasible ones.
     """
     for name in LEARNED:
-        log, work = logs[name], workload(name)
+        log, work = log_of(name), workload(name)
         times: list[float] = []
 
         def evaluate(candidate: Candidate, work: Any = work) -> dict[str, float]:

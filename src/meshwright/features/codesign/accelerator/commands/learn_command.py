@@ -44,7 +44,7 @@ def learn_command(  # noqa: PLR0913  an option each
     zero_shot: Annotated[
         bool, Option("--zero-shot", help="use no logs of the application itself")
     ] = False,
-    steps: Annotated[int, Option("--steps", min=1, help="of the training")] = 2000,
+    steps: Annotated[int, Option("--steps", min=1, help="of the training")] = 1500,
     seed: Annotated[int, Option("--seed", min=0, help="random seed")] = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ improves it against the current parameters as the optimiser would: within the ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -103,6 +103,8 @@ class TrainingArrays:
         cap = data.areas.apply(np.log(np.array([area_mm2])))
         learned = data.learned
         sized = learned.rows(~np.isnan(learned.log_area))
+        if not len(sized.genes):  # published logs without areas: all count as the mean
+            sized = replace(learned, log_area=np.zeros_like(learned.log_area))
         return cls(
             learned.feasible, learned.infeasible, sized, data.contexts, float(cap[0]),
             weights,
@@ -122,7 +124,7 @@ class TrainingArrays:
             bad, chosen = good, chosen[:, :_PUSHED]
         rows += [bad.genes[chosen], bad.application[chosen]]
         sized = self.sized
-        chosen = random.integers(max(1, len(sized.genes)), size=(STEPS, BATCH))
+        chosen = random.integers(len(sized.genes), size=(STEPS, BATCH))
         rows += [sized.genes[chosen], sized.log_area[chosen]]
         noise = random.gumbel(size=(STEPS, _FLIPS, _PUSHED, STARTS[-1]))
         weights = (

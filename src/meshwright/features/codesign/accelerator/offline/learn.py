@@ -84,7 +84,8 @@ def learn_design(  # noqa: PLR0913  an option each
     area_mm2: float = AREA_CAP_MM2,
     avoid: Avoid = Avoid.INFEASIBLE,
     is_zero_shot: bool = False,
-    steps: int = 2000,
+    steps: int = 1500,
+    evaluations: int = 4000,
     seed: int = 0,
     checkpoint: Path | None = None,
     on_epoch: Callable[[CurvePoint], None] = lambda point: None,
@@ -95,6 +96,7 @@ def learn_design(  # noqa: PLR0913  an option each
     Nothing is simulated.
     is_zero_shot: use no logs of the application, only its description, which
         `meshwright accelerator log` writes beside a log.
+    steps: of the training. evaluations: of the surrogate, in search of its best design.
     checkpoint: file of the training, from which it goes on if the file exists.
     """
     target, logs = read_logs(folder, application, area_mm2, is_zero_shot, say)
@@ -114,6 +116,7 @@ def learn_design(  # noqa: PLR0913  an option each
         data.context_of(target),
         area_mm2,
         starts=best_logged(logs if is_zero_shot else [target]),
+        evaluations=evaluations,
         seed=seed,
     )
     design, chosen, refused = first_design(proposals, area_mm2)

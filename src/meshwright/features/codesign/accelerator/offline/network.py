@@ -1,9 +1,10 @@
 """The surrogate's network: merit and area of a design for an application.
 
 Each parameter's value has a learned vector. A linear map of the application's context
-multiplies them, as in PRIME; a perceptron makes the merit of the product. The area has
-vectors and a perceptron of its own, without context. Letters in shapes: B designs, V values
-of all parameters, G parameters, E width of a vector, C figures of a context.
+multiplies them, as in PRIME. Of the product several perceptrons (PRIME's experts) make the
+expected merit, and one the doubt that is subtracted. The area has vectors and a perceptron
+of its own, without context. Letters in shapes: B designs, V values of all parameters, G
+parameters, E width of a vector, C figures of a context, K experts.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ OWNERS = np.repeat(np.arange(len(COUNTS)), COUNTS)
 _WIDTH, _HIDDEN, _DOUBT_HIDDEN = 16, 64, 32
 
 _EXPERTS = 4
+"""Perceptrons whose mean is the expected merit."""
 
 _WAVES = 4
 """Cosines of a value's position of which its vector is first made."""

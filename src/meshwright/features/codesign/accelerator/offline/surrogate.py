@@ -60,9 +60,9 @@ class Training:
     """
 
     area_mm2: float
-    weights: Conservatism = Conservatism()
-    steps: int = 4000
-    seed: int = 0
+    weights: Conservatism
+    steps: int
+    seed: int
 
     @property
     def schedule(self) -> TrainingSchedule:
@@ -113,11 +113,11 @@ def train_surrogate(
     """Train on logs; a checkpoint that exists is continued, with the same result."""
     arrays = TrainingArrays.of(data, training.area_mm2, training.weights)
     params = init_network(training.seed, data.contexts.shape[1])
-    progress = TrainingState(params, start_training(params, data))
+    start = TrainingState(params, start_training(params, data))
     best = params
     key = _key(data, training)
     if checkpoints is not None and checkpoints.path.exists():
-        progress, best = _restored(checkpoints.path, key, progress)
+        start, best = _restored(checkpoints.path, key, start)
     schedule, score = training.schedule, _score_fn(data, training.seed)
 
     def step(
@@ -126,11 +126,13 @@ def train_surrogate(
         del example, epoch
         return arrays.step(params, state, rate, random)
 
-    for progress in train_epochs(progress, range(_CALLS), schedule, step, score):
+    progress = start
+    for progress in train_epochs(start, range(_CALLS), schedule, step, score):
         point = progress.curve[-1]
         earlier = [p.valid_score for p in progress.curve[:-1]]
         if point.valid_score >= np.nanmax([-1.0, *earlier]):
             best = progress.params
+        best = {**best, "area": progress.params["area"]}  # it is trained on its own
         on_epoch(point)
         if checkpoints is not None and checkpoints.is_due(point.epoch, schedule.epochs):
             _save(checkpoints.path, key, progress, best)
@@ -176,9 +178,8 @@ def _area_margin(params: Params, data: TrainingSet) -> float:
 def _key(data: TrainingSet, training: Training) -> str:
     """A text that differs for other logs or another training."""
     figures: dict[str, Any] = {
-        "applications": dict(
-            zip(data.names, np.bincount(data.learned.application).tolist(), strict=True)
-        ),  # fmt: skip
+        "applications": data.names,
+        "designs": np.bincount(data.learned.application).tolist(),
         "sum": float(np.nansum(data.learned.merit.astype(np.float64))),
         "training": repr(training),
     }
