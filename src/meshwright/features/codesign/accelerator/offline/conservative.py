@@ -54,8 +54,11 @@ _FLIPS = 2
 _FLOOR = -2.0
 """Merit, in standard deviations, below which nothing is pushed down further."""
 
+_AREA_RATE = 100.0
+"""Learning rate of the area, relative to the merit's: its model is much simpler."""
+
 _OVER_AREA = 20.0
-"""What a negative loses for each standard deviation of area above the cap."""
+"""What a negative loses for each unit of log area above the cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def start_training(params: Params, data: TrainingSet) -> Any:
 class TrainingArrays:
     """The designs to learn from, for compiled steps.
 
-    sized: those of known area. log_area_cap: standardised.
+    sized: those of known area. log_area_cap: less the logs' mean.
     """
 
     feasible: Designs
@@ -162,7 +165,7 @@ def _make_steps() -> Any:
             )
             merit, adam = adam_step(merit, adam, grads, rate)
             grads = jax.grad(_area_loss)(area, *batch[5:])
-            area, area_adam = adam_step(area, area_adam, grads, rate)
+            area, area_adam = adam_step(area, area_adam, grads, _AREA_RATE * rate)
             params = {"merit": merit, "area": area}
             # The oldest move to the front, where the next step starts some again.
             pool = jnp.roll(genes, -_RESTARTS, 0), jnp.roll(owners, -_RESTARTS, 0)
@@ -223,7 +226,7 @@ def _area_loss(area: Params, genes: Any, log_area: Any) -> Any:
 def scores_of(
     params: Params, genes: NDArray[np.int64], context: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Merit and standardised log area of designs [B, G] for contexts [C] or [B, C]."""
+    """Merit and relative log area of designs [B, G] for contexts [C] or [B, C]."""
     size = max(BATCH, 1 << (len(genes) - 1).bit_length())  # few different shapes
     padded = np.zeros((size, len(COUNTS)), np.int64)
     padded[: len(genes)] = genes

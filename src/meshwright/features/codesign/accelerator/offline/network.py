@@ -2,9 +2,9 @@
 
 Each parameter's value has a learned vector. A linear map of the application's context
 multiplies them, as in PRIME. Of the product several perceptrons (PRIME's experts) make the
-expected merit, and one the doubt that is subtracted. The area has vectors and a perceptron
+expected merit, and one the doubt that is subtracted. The area has factors
 of its own, without context. Letters in shapes: B designs, V values of all parameters, G
-parameters, E width of a vector, C figures of a context, K experts.
+parameters, E width of a vector, C figures of a context, K experts, T parts of an area.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _WIDTH, _HIDDEN, _DOUBT_HIDDEN = 16, 64, 32
 _EXPERTS = 4
 """Perceptrons whose mean is the expected merit."""
 
+_AREA_PARTS = 12
+
 _WAVES = 4
 """Cosines of a value's position of which its vector is first made."""
 
@@ -53,10 +55,7 @@ def init_network(seed: int, context_size: int) -> dict[str, Params]:
         "experts": jax.tree.map(lambda *each: jnp.stack(each), *experts),
         "doubt": _perceptron(next(keys), inputs, _DOUBT_HIDDEN),
     }
-    area = {
-        "values": _smooth_vectors(next(keys)),
-        "perceptron": _perceptron(next(keys), inputs, _HIDDEN),
-    }
+    area = {"terms": _area_terms(next(keys))}
     return {"merit": merit, "area": area}
 
 
@@ -67,6 +66,15 @@ def _smooth_vectors(key: Any) -> Any:
     waves /= np.arange(1, _WAVES + 1)
     mixes = jax.random.normal(key, (len(COUNTS), _WAVES, _WIDTH))
     return jnp.einsum("vw,vwe->ve", waves, mixes[OWNERS])
+
+
+def _area_terms(key: Any) -> Any:
+    """Random logarithms of factors [V, T] of each value, for each part of a die's area."""
+    logs = np.concatenate(
+        [np.log(values) - np.log(values[0]) for values in VALUES.values()]
+    )
+    powers = jax.random.uniform(key, (len(COUNTS), _AREA_PARTS))
+    return logs[:, None] * powers[OWNERS] - logs.mean()
 
 
 def _perceptron(key: Any, inputs: int, hidden: int) -> Params:
@@ -118,8 +126,11 @@ def doubt_of(merit: Params, code: Any) -> Any:
 
 
 def log_area_of(area: Params, hot: Any) -> Any:
-    """Standardised logarithm of the area of designs [B, V], [B]."""
-    return _output(area["perceptron"], _code(area["values"], hot))
+    """Logarithm of the area of designs [B, V] relative to the logs' mean, [B].
+
+    The area is a sum of parts, and each part a product of one factor for each parameter.
+    """
+    return jax.nn.logsumexp(hot @ area["terms"], axis=1)
 
 
 def _code(table: Any, hot: Any) -> Any:

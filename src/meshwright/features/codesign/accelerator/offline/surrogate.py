@@ -49,7 +49,7 @@ _CALLS = 4
 """Calls of `STEPS` steps in an epoch."""
 
 _AREA_QUANTILE = 0.99
-"""Share of held-out designs whose area the margin has to cover."""
+"""Share of held-out designs near the cap whose area the margin has to cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Surrogate:
     """A trained network with the scales of its logs.
 
     tau: Kendall's tau on held-out designs, by application.
-    area_margin: standard deviations by which the predicted area of all but one of 100
-        held-out designs is exceeded at most.
+    area_margin: added to the predicted log area, so that of 100 held-out designs near the
+        cap about one has a larger area.
     """
 
     params: Params
@@ -136,7 +136,7 @@ def train_surrogate(
         on_epoch(point)
         if checkpoints is not None and checkpoints.is_due(point.epoch, schedule.epochs):
             _save(checkpoints.path, key, progress, best)
-    margin = _area_margin(best, data)
+    margin = _area_margin(best, data, training.area_mm2)
     return Surrogate(
         best, data, _taus(best, data, training.seed), margin, progress.curve
     )
@@ -167,8 +167,11 @@ def _balanced(rows: Designs, seed: int) -> Designs:
     return rows.rows(np.concatenate([good, bad]))
 
 
-def _area_margin(params: Params, data: TrainingSet) -> float:
-    known = data.held_out.rows(~np.isnan(data.held_out.log_area))
+def _area_margin(params: Params, data: TrainingSet, area_mm2: float) -> float:
+    """The error of the predicted log area that few held-out designs near the cap exceed."""
+    cap = data.areas.apply(np.log(np.array([area_mm2])))[0]
+    near = np.abs(data.held_out.log_area - cap) < math.log(2)  # not for NaN
+    known = data.held_out.rows(near)
     if not len(known.genes):
         return 0.0
     _, guessed = scores_of(params, known.genes, data.contexts[known.application])

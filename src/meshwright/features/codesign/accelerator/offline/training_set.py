@@ -24,7 +24,7 @@ class Designs:
     """Designs of N rows: their application's number, genes [N, G], merit and log area.
 
     merit: minus the standardised logarithm of the runtime; NaN if infeasible.
-    log_area: standardised; NaN where it is not known.
+    log_area: logarithm of the area, less the logs' mean; NaN where it is not known.
     """
 
     application: Ints
@@ -111,6 +111,7 @@ def make_training_set(logs: Sequence[ApplicationLog], seed: int) -> TrainingSet:
     scales = tuple(Scale.of(column) for column in figures.T)
     times = tuple(Scale.of(np.log(log.runtime_ms)) for log in logs)
     areas = Scale.of(np.log(np.concatenate([log.area_mm2 for log in logs])))
+    areas = Scale(areas.mean, 1.0)  # so that parts of an area can be added
     whole = _designs(logs, times, areas)
     held = np.random.default_rng([seed, 0]).random(len(whole.genes)) < HELD_OUT
     return TrainingSet(
