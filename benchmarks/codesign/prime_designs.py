@@ -62,8 +62,8 @@ KINDS = {"conservative": Conservatism(), "plain": Conservatism(0.0, 0.0)}
         "--logs", type=Path, default=None, help="folder of logs; default: made anew"
     ),
     option("--designs", type=int, default=20_000, help="logged for each application"),
-    option("--steps", type=int, default=1500, help="of each training"),
-    option("--evaluations", type=int, default=4000, help="of the surrogate"),
+    option("--steps", type=int, default=1200, help="of each training"),
+    option("--evaluations", type=int, default=3000, help="of the surrogate"),
     option("--leave-out", type=float, default=0.0, help="share of the best designs"),
     option("--search", action="store_true", help="only the searches that simulate"),
     seed=0,
@@ -106,6 +106,7 @@ def learned_cases(
     options: Options, log_of: Callable[[str], ApplicationLog], seed: int
 ) -> None:
     """Save the gain over the best logged design of each application, by kind."""
+    prefix = f"without_best_{options.leave_out:g}/" if options.leave_out else ""
     data = make_training_set([log_of(name) for name in LEARNED], seed)
     for kind, weights in KINDS.items():
         training = Training(AREA_CAP_MM2, weights, options.steps, seed)
@@ -133,7 +134,7 @@ def learned_cases(
             if name in LEARNED:
                 figures["tau"] = surrogate.tau[name]
                 figures["predicted_ms"] = surrogate.runtime_ms(chosen.merit, name)
-            options.save_case(f"{kind}/{name}", f"seed_{seed}", figures)
+            options.save_case(f"{prefix}{kind}/{name}", f"seed_{seed}", figures)
 
 
 def search_cases(

@@ -122,11 +122,8 @@ def test_a_cut_file_ends_with_one_corrupt_record(tmp_path):
         assert None not in found[:-1]
 
 
-def test_whole_numbers_may_be_negative_and_lists_unpacked():
-    features = b"\x0a\x01x\x12\x0d\x1a\x0b\x0a\x09" + bytes([255] * 9)[:9]
-    del features  # the packed form below is what writers emit
-    minus = example({"x": 2**64 - 5})
-    assert parse_example(minus) == {"x": -5}
+def test_whole_numbers_may_be_negative_and_other_bytes_are_refused():
+    assert parse_example(example({"x": 2**64 - 5})) == {"x": -5}
     assert parse_example(example({"y": 0.5})) == {"y": 0.5}
     with pytest.raises((ValueError, struct.error)):
         parse_example(b"\x0a\x05abc")
@@ -171,7 +168,7 @@ def test_a_training_that_was_cut_ends_as_if_it_had_not_been(folder, tmp_path):
         train_surrogate(data, training, checkpoints, cut)
     resumed = train_surrogate(data, training, checkpoints)
     assert resumed.tau == whole.tau
-    assert resumed.curve == whole.curve or str(resumed.curve) == str(whole.curve)
+    assert str(resumed.curve) == str(whole.curve)  # NaN differs from itself
     other = Training(60.0, Conservatism(), steps=400, seed=1)
     with pytest.raises(AcceleratorError, match="other logs or options"):
         train_surrogate(data, other, checkpoints)
@@ -209,6 +206,7 @@ def test_logs_that_cannot_be_learned_from_say_why(folder, tmp_path):
 
 
 def test_a_cap_that_no_design_keeps_is_no_misuse(tmp_path):
-    write_csv(tmp_path / "app.csv", rows(400))
-    with pytest.raises(NoDesignError, match=r"finds no design within 5.5 mm2"):
-        learn_design(tmp_path, "app", area_mm2=5.5, **SMALL)
+    logged = ((v, ms, area / 100, bad) for v, ms, area, bad in rows(300))
+    write_csv(tmp_path / "app.csv", logged)
+    with pytest.raises(NoDesignError, match=r"finds no design within 0.6 mm2"):
+        learn_design(tmp_path, "app", area_mm2=0.6, **SMALL)
