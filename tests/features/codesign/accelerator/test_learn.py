@@ -131,7 +131,8 @@ def test_whole_numbers_may_be_negative_and_other_bytes_are_refused():
 
 def test_learning_never_calls_the_simulator(folder, tmp_path, no_simulator):
     out = tmp_path / "design.toml"
-    options = ["--avoid", "infeasible", "--steps", "100", "--area-mm2", "20", "--json"]
+    options = ["--avoid", "infeasible", "--area-mm2", "20", "--json"]
+    options += ["--steps", "100", "--evaluations", "256"]
     arguments = ["learn", folder, "--for", "narrow", "--out", out, *options]
     found = CliRunner().invoke(accelerator_command, [str(a) for a in arguments])
     assert found.exit_code == 0, found.output
@@ -150,6 +151,7 @@ def test_the_same_seed_learns_the_same_design(folder):
     assert learn_design(folder, "wide", **SMALL, seed=1).tau != one.tau
 
 
+@pytest.mark.slow
 def test_a_training_that_was_cut_ends_as_if_it_had_not_been(folder, tmp_path):
     logs = [read(folder, name).within(60.0) for name in ("narrow", "wide")]
     data = make_training_set(logs, 0)
@@ -174,6 +176,7 @@ def test_a_training_that_was_cut_ends_as_if_it_had_not_been(folder, tmp_path):
         train_surrogate(data, other, checkpoints)
 
 
+@pytest.mark.slow
 def test_a_surrogate_ranks_designs_that_it_has_not_seen(folder):
     logs = [read(folder, name).within(60.0) for name in ("narrow", "wide")]
     data = make_training_set(logs, 0)

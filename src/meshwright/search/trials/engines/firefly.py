@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from meshwright.search.arrays import Floats, Ints
+from meshwright.search.arrays import Floats
 from meshwright.search.trials.costs.pareto import dominates, merit_order
 from meshwright.search.trials.engines.engine import (
     Batch,
@@ -56,7 +56,7 @@ class Firefly:
             ranked = swarm.codes[order]
             codes = swarm.codes.copy()
             for place, index in enumerate(order):
-                moved = partial(self._moved, draws, ranked, place, sizes[index])
+                moved = partial(self._moved, draws, ranked, place, float(sizes[index]))
                 codes[index] = draws.fresh(draws.random if restarts[index] else moved)
             new = Population(codes.shape[1], draws.num_costs)
             new.add(codes, (yield Batch(codes)))
@@ -87,7 +87,7 @@ class Firefly:
         steps = coding.units(better) - coding.units(code)
         apart = np.where(coding.is_choice, better != code, np.abs(steps)).sum(axis=1)
         pulls = np.exp(-self.visibility * apart / max(1, len(code)))
-        chosen: Ints = rng.choice(len(better), p=pulls / pulls.sum())
+        chosen = rng.choice(len(better), p=pulls / pulls.sum())
         share = self.attraction * pulls[chosen]
         nearer = coding.from_units(coding.units(code) + share * steps[chosen])
         is_taken = rng.random(len(code)) < share

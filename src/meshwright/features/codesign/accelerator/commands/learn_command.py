@@ -45,6 +45,10 @@ def learn_command(  # noqa: PLR0913  an option each
         bool, Option("--zero-shot", help="use no logs of the application itself")
     ] = False,
     steps: Annotated[int, Option("--steps", min=1, help="of the training")] = 1500,
+    evaluations: Annotated[
+        int,
+        Option("--evaluations", min=1, help="of the surrogate, for its best design"),
+    ] = 4000,
     seed: Annotated[int, Option("--seed", min=0, help="random seed")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -65,6 +69,7 @@ def learn_command(  # noqa: PLR0913  an option each
                 avoid=avoid,
                 is_zero_shot=zero_shot,
                 steps=steps,
+                evaluations=evaluations,
                 seed=seed,
                 checkpoint=out.with_suffix(".npz"),
                 on_epoch=lambda point: show(_progress_line(point)),

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -148,7 +149,8 @@ def _tfrecord_rows(path: Path) -> Iterator[Row | None]:
             yield None
 
 
-type _Cell = str | float | None
+type _Cell = Any
+"""A text, a number, or `None`."""
 
 
 def _row(
@@ -156,15 +158,15 @@ def _row(
 ) -> Row:
     """A row of one form for both kinds of logs; raises one of `_FAULTS` if corrupt."""
     genes = tuple(
-        positions[float(value)]  # type: ignore[arg-type]  TypeError is a fault
+        positions[float(value)]
         for positions, value in zip(_POSITIONS, values, strict=True)
     )
-    is_infeasible = {0.0: False, 1.0: True}[float(infeasible)]  # type: ignore[arg-type]
-    mm2 = math.nan if area in ("", None) else float(area)  # type: ignore[arg-type]
+    is_infeasible = {0.0: False, 1.0: True}[float(infeasible)]
+    mm2 = math.nan if area in ("", None) else float(area)
     mm2 = mm2 if mm2 > 0 else math.nan
     if is_infeasible:
         return genes, math.nan, mm2
-    milliseconds = float(runtime)  # type: ignore[arg-type]
+    milliseconds = float(runtime)
     if not 0 < milliseconds < math.inf:
         raise ValueError("a feasible design without a runtime")
     return genes, milliseconds, mm2

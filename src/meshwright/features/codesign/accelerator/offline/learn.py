@@ -30,7 +30,7 @@ from meshwright.features.codesign.accelerator.offline.design_logs import (
     read_application_log,
 )
 from meshwright.features.codesign.accelerator.offline.propose import (
-    Proposal,
+    ProposedDesign,
     best_logged,
     propose_designs,
 )
@@ -45,10 +45,16 @@ from meshwright.learn.training import CurvePoint, ModelCheckpoints
 
 
 class Avoid(Enum):
-    """What a surrogate learns to avoid, beside designs that it overestimates."""
+    """Designs that a surrogate learns to avoid, beside those that it overestimates."""
 
     INFEASIBLE = "infeasible"
     NOTHING = "nothing"
+
+
+_WEIGHTS = {
+    Avoid.INFEASIBLE: Conservatism(),
+    Avoid.NOTHING: Conservatism(infeasible=0.0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +107,7 @@ def learn_design(  # noqa: PLR0913  an option each
     """
     target, logs = read_logs(folder, application, area_mm2, is_zero_shot, say)
     data = make_training_set(logs, seed)
-    weights = Conservatism()
-    if avoid is Avoid.NOTHING:
-        weights = replace(weights, infeasible=0.0)
+    weights = _WEIGHTS[avoid]
     surrogate = train_surrogate(
         data,
         Training(area_mm2, weights, steps, seed),
@@ -120,14 +124,14 @@ def learn_design(  # noqa: PLR0913  an option each
         seed=seed,
     )
     design, chosen, refused = first_design(proposals, area_mm2)
-    is_logged = not is_zero_shot
+    best_ms = None if is_zero_shot else float(np.nanmin(target.runtime_ms))
     return LearnedDesign(
         design=design,
         values=values_of(chosen.genes),
-        predicted_ms=surrogate.runtime_ms(chosen.merit, application)
-        if is_logged
-        else None,
-        best_logged_ms=float(np.nanmin(target.runtime_ms)) if is_logged else None,
+        predicted_ms=None
+        if is_zero_shot
+        else surrogate.runtime_ms(chosen.merit, application),
+        best_logged_ms=best_ms,
         area_mm2=design.area_mm2,
         predicted_area_mm2=chosen.area_mm2,
         tau=surrogate.tau,
@@ -152,19 +156,7 @@ def read_logs(
     """
     files = find_logs(folder)
     described = sorted(path.stem for path in folder.glob("*.json"))
-    names = [*files, *(name for name in described if name not in files)]
-    if application not in (names if is_zero_shot else files):
-        hint = did_you_mean(application, names)
-        advice = "" if is_zero_shot else _zero_shot_advice(application, described)
-        raise AcceleratorError(
-            f"{application!r:.80} is not among the applications of {folder}{hint}; there "
-            f"are {', '.join(names if is_zero_shot else files)}{advice}"
-        )
-    if is_zero_shot and application not in described:
-        raise AcceleratorError(
-            f"--zero-shot needs a description of {application}: {folder}/{application}"
-            ".json, which `meshwright accelerator log` writes beside a log"
-        )
+    _require_application(folder, application, list(files), described, is_zero_shot)
     wanted = [
         name
         for name in files
@@ -193,6 +185,29 @@ def read_logs(
     return next(log for log in logs if log.name == application), logs
 
 
+def _require_application(
+    folder: Path,
+    application: str,
+    files: list[str],
+    described: list[str],
+    is_zero_shot: bool,
+) -> None:
+    """Fail if an application has no logs, or for zero-shot no description."""
+    names = [*files, *(name for name in described if name not in files)]
+    if application not in (names if is_zero_shot else files):
+        hint = did_you_mean(application, names)
+        advice = "" if is_zero_shot else _zero_shot_advice(application, described)
+        raise AcceleratorError(
+            f"{application!r:.80} is not among the applications of {folder}{hint}; there "
+            f"are {', '.join(names if is_zero_shot else files)}{advice}"
+        )
+    if is_zero_shot and application not in described:
+        raise AcceleratorError(
+            f"--zero-shot needs a description of {application}: {folder}/{application}"
+            ".json, which `meshwright accelerator log` writes beside a log"
+        )
+
+
 def _zero_shot_advice(application: str, described: list[str]) -> str:
     if application in described:
         return (
@@ -202,8 +217,8 @@ def _zero_shot_advice(application: str, described: list[str]) -> str:
 
 
 def first_design(
-    proposals: list[Proposal], area_mm2: float
-) -> tuple[Design, Proposal, int]:
+    proposals: list[ProposedDesign], area_mm2: float
+) -> tuple[Design, ProposedDesign, int]:
     """The first proposal that the template has within the cap, and how many it passed.
 
     The template's own figures decide; nothing is simulated.

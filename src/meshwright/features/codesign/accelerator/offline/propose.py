@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from meshwright.features.codesign.accelerator.logs.prime_space import NAMES, VALUES
 from meshwright.features.codesign.accelerator.offline.design_logs import ApplicationLog
-from meshwright.features.codesign.accelerator.offline.surrogate import Surrogate
+from meshwright.features.codesign.accelerator.offline.surrogate import DesignSurrogate
 from meshwright.search.trials import (
     AskTell,
     Firefly,
@@ -38,7 +38,7 @@ def best_logged(logs: Sequence[ApplicationLog]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedDesign:
     """A design that the surrogate proposes, by the positions of its values.
 
     area_mm2: as predicted, with the margin.
@@ -50,14 +50,14 @@ class Proposal:
 
 
 def propose_designs(
-    surrogate: Surrogate,
+    surrogate: DesignSurrogate,
     context: NDArray[np.float32],
     area_mm2: float,
     *,
     starts: NDArray[np.int64],
     evaluations: int = 4000,
     seed: int = 0,
-) -> list[Proposal]:
+) -> list[ProposedDesign]:
     """The designs of the most merit whose predicted area is within the cap, best first.
 
     starts: designs from which fireflies start, such as the best of the logs, [S, G].
@@ -79,7 +79,7 @@ def propose_designs(
             ]
         )
     found = [
-        Proposal(
+        ProposedDesign(
             tuple(int(trial.candidate[name]) for name in NAMES),
             trial.values["merit"],
             trial.values["area_mm2"],

@@ -72,7 +72,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Surrogate:
+class DesignSurrogate:
     """A trained network with the scales of its logs.
 
     tau: Kendall's tau on held-out designs, by application.
@@ -109,7 +109,7 @@ def train_surrogate(
     training: Training,
     checkpoints: ModelCheckpoints | None = None,
     on_epoch: Callable[[CurvePoint], None] = lambda point: None,
-) -> Surrogate:
+) -> DesignSurrogate:
     """Train on logs; a checkpoint that exists is continued, with the same result."""
     arrays = TrainingArrays.of(data, training.area_mm2, training.weights)
     params = init_network(training.seed, data.contexts.shape[1])
@@ -137,7 +137,7 @@ def train_surrogate(
         if checkpoints is not None and checkpoints.is_due(point.epoch, schedule.epochs):
             _save(checkpoints.path, key, progress, best)
     margin = _area_margin(best, data, training.area_mm2)
-    return Surrogate(
+    return DesignSurrogate(
         best, data, _taus(best, data, training.seed), margin, progress.curve
     )
 

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ def _crc_loop() -> Any:
     """The compiled loop of CRC32C; numba is imported when a file is first read."""
     import numba
 
-    def update(crc: int, data: NDArray[np.uint8], table: NDArray[np.uint32]) -> int:
+    def update(crc: Any, data: Any, table: Any) -> Any:
         for byte in data:
             crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
         return crc
@@ -81,7 +81,7 @@ def read_records(path: Path) -> Iterator[bytes | None]:
         with path.open("rb") as raw:
             is_gzip = raw.read(2) == b"\x1f\x8b"
         with gzip.open(path) if is_gzip else path.open("rb") as file:
-            yield from _records(file)  # type: ignore[arg-type]
+            yield from _records(file)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         yield None
     except OSError as fault:
@@ -90,7 +90,7 @@ def read_records(path: Path) -> Iterator[bytes | None]:
         ) from None
 
 
-def _records(file: BinaryIO) -> Iterator[bytes | None]:
+def _records(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes | None]:
     while header := file.read(12):
         if len(header) < 12:
             yield None

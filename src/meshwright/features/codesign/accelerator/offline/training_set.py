@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.offline.design_logs import ApplicationLog
-from meshwright.search.arrays import Floats, Ints
+from meshwright.search.arrays import Bools, Floats, Ints
 
 HELD_OUT = 0.15
 """Share of each log on which the ranking of a surrogate is measured."""
@@ -32,7 +32,7 @@ class Designs:
     merit: NDArray[np.float32]
     log_area: NDArray[np.float32]
 
-    def rows(self, chosen: NDArray[np.generic]) -> Designs:
+    def rows(self, chosen: Ints | Bools) -> Designs:
         """Some of the designs, by number or mask."""
         return Designs(
             self.application[chosen],
@@ -53,14 +53,14 @@ class Designs:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class LogScale:
     """A mean and a standard deviation."""
 
     mean: float
     deviation: float
 
     @classmethod
-    def of(cls, values: Floats) -> Scale:
+    def of(cls, values: Floats) -> LogScale:
         """The scale of values, without those that are NaN."""
         kept = values[~np.isnan(values)]
         if not len(kept):
@@ -84,10 +84,10 @@ class TrainingSet:
 
     names: tuple[str, ...]
     context_names: tuple[str, ...]
-    context_scales: tuple[Scale, ...]
+    context_scales: tuple[LogScale, ...]
     contexts: NDArray[np.float32]
-    runtimes: tuple[Scale, ...]
-    areas: Scale
+    runtimes: tuple[LogScale, ...]
+    areas: LogScale
     learned: Designs
     held_out: Designs
 
@@ -108,10 +108,10 @@ def make_training_set(logs: Sequence[ApplicationLog], seed: int) -> TrainingSet:
             )
     names = _shared_context(logs)
     figures = np.array([[log.context[n] for n in names] for log in logs], np.float64)
-    scales = tuple(Scale.of(column) for column in figures.T)
-    times = tuple(Scale.of(np.log(log.runtime_ms)) for log in logs)
-    areas = Scale.of(np.log(np.concatenate([log.area_mm2 for log in logs])))
-    areas = Scale(areas.mean, 1.0)  # so that parts of an area can be added
+    scales = tuple(LogScale.of(column) for column in figures.T)
+    times = tuple(LogScale.of(np.log(log.runtime_ms)) for log in logs)
+    areas = LogScale.of(np.log(np.concatenate([log.area_mm2 for log in logs])))
+    areas = LogScale(areas.mean, 1.0)  # so that parts of an area can be added
     whole = _designs(logs, times, areas)
     held = np.random.default_rng([seed, 0]).random(len(whole.genes)) < HELD_OUT
     return TrainingSet(
@@ -127,7 +127,7 @@ def make_training_set(logs: Sequence[ApplicationLog], seed: int) -> TrainingSet:
 
 
 def _designs(
-    logs: Sequence[ApplicationLog], times: Sequence[Scale], areas: Scale
+    logs: Sequence[ApplicationLog], times: Sequence[LogScale], areas: LogScale
 ) -> Designs:
     merits = [
         -scale.apply(np.log(log.runtime_ms))
@@ -150,7 +150,7 @@ def _shared_context(logs: Sequence[ApplicationLog]) -> tuple[str, ...]:
 
 
 def _context(
-    log: ApplicationLog, names: Sequence[str], scales: Sequence[Scale]
+    log: ApplicationLog, names: Sequence[str], scales: Sequence[LogScale]
 ) -> NDArray[np.float32]:
     given = [
         (log.context[name] - scale.mean) / scale.deviation
