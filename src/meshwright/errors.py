@@ -147,6 +147,10 @@ class AcceleratorError(MeshwrightError):
     """A design that cannot be read, that breaks a cap, or that cannot run an op."""
 
 
+class NoDesignError(AcceleratorError):
+    """No design of an accelerator that was tried keeps its caps."""
+
+
 class FloorplanError(MeshwrightError):
     """A netlist or placement of a chip is faulty, or its macros cannot be placed."""
 

@@ -43,6 +43,7 @@ from meshwright.search.trials.engines.ageing import Ageing
 from meshwright.search.trials.engines.by_name import ENGINES, find_engine
 from meshwright.search.trials.engines.cross_entropy import CrossEntropy
 from meshwright.search.trials.engines.engine import Batch, TrialEngine
+from meshwright.search.trials.engines.firefly import Firefly
 from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
@@ -68,6 +69,7 @@ __all__ = [
     "Candidate",
     "Choice",
     "CrossEntropy",
+    "Firefly",
     "Front",
     "GaussianProcess",
     "Goals",

@@ -8,6 +8,7 @@ from meshwright.errors import SearchError, did_you_mean
 from meshwright.search.trials.engines.ageing import Ageing
 from meshwright.search.trials.engines.cross_entropy import CrossEntropy
 from meshwright.search.trials.engines.engine import TrialEngine
+from meshwright.search.trials.engines.firefly import Firefly
 from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
@@ -19,6 +20,7 @@ ENGINES: dict[str, Callable[[], TrialEngine]] = {
     "nsga2": Nsga2,
     "ageing": Ageing,
     "cross-entropy": CrossEntropy,
+    "firefly": Firefly,
     "gp": GaussianProcess,
     "halving": Halving,
     "random": RandomDraws,

@@ -1,5 +1,6 @@
 """`meshwright accelerator log`: simulate designs of a space, as a data set."""
 
+from itertools import count
 from typing import Annotated
 
 from typer import Option
@@ -11,6 +12,10 @@ from meshwright.features.codesign.accelerator.commands.options import (
     TargetTexts,
     workloads_of,
 )
+from meshwright.features.codesign.accelerator.logs.application import (
+    describe_application,
+    write_application,
+)
 from meshwright.features.codesign.accelerator.logs.write_logs import write_log
 
 
@@ -21,17 +26,23 @@ def log_command(
     space: Annotated[str, Option(help="the space of designs: prime")] = "prime",
     seed: Annotated[int, Option(help="of the random designs")] = 0,
 ) -> None:
-    """Simulate random designs for programs, feasible or not: one CSV file for each program.
+    """Simulate random designs for programs, feasible or not.
 
-    A log that was cut is continued by the same command.
+    Each program gets a CSV file, and a JSON file of figures that describe it, by which
+    `learn` knows it. A log that was cut is continued by the same command.
     """
     if space != "prime":
         raise AcceleratorError(f"--space is {space!r}; there is prime")
     out.mkdir(parents=True, exist_ok=True)
     for workload in workloads_of(targets):
         path = out / f"{_file_name(workload.name)}.csv"
-        with show_progress(f"{workload.name}: {designs} designs"):
-            feasible = write_log(path, workload, designs, seed)
+        write_application(path.with_suffix(".json"), describe_application(workload))
+        with show_progress(f"{workload.name}: {designs} designs") as show:
+            done = count(1)
+            feasible = write_log(
+                path, workload, designs, seed,
+                on_design=lambda _: show(f"{next(done)} more"),  # noqa: B023
+            )  # fmt: skip
         print(f"{path}: {designs} designs, {feasible} feasible")
 
 

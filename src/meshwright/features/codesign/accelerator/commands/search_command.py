@@ -12,7 +12,7 @@ from typer import Exit, Option
 
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson
-from meshwright.errors import AcceleratorError
+from meshwright.errors import NoDesignError
 from meshwright.features.codesign.accelerator.commands.options import TargetTexts
 from meshwright.features.codesign.accelerator.design.design import Design
 from meshwright.features.codesign.accelerator.search.programs import TracedTargets
@@ -78,9 +78,7 @@ def search_command(  # noqa: PLR0913  an option each
                 on_trial=lambda trial: show(_progress_line(trial, trials)),
                 say=lambda text: print(text, file=sys.stderr),
             )
-        except AcceleratorError as nothing:
-            if "no design keeps" not in str(nothing):
-                raise
+        except NoDesignError as nothing:
             print(nothing, file=sys.stderr)
             raise Exit(1) from None
     if folder is not None:

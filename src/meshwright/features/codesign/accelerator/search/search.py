@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 
-from meshwright.errors import AcceleratorError
+from meshwright.errors import NoDesignError
 from meshwright.features.codesign.accelerator.design.design import Design
 from meshwright.features.codesign.accelerator.search.programs import TracedTargets
 from meshwright.features.codesign.accelerator.search.space import datapaths, design_of
@@ -74,7 +74,7 @@ def search_design(  # noqa: PLR0913  an option each
         on_trial=on_trial, say=say,
     )  # fmt: skip
     if not front.points:
-        raise AcceleratorError(_why_none(front, limits))
+        raise NoDesignError(_why_none(front, limits))
     best = front.points[0]
     return FoundDesign(design_of(best.candidate, base), best, front)
 
