@@ -15,15 +15,16 @@ from meshwright.features.policies.compiler.tuning.call_graph import (
     CallGraph,
     parse_call_graph,
 )
-from meshwright.features.policies.compiler.tuning.search import InliningSearch, Sized
+from meshwright.features.policies.compiler.tuning.search import InliningSearch
+from meshwright.features.policies.compiler.tuning.states import Sized
 from meshwright.features.policies.compiler.tuning.tune import tune
 from tests.features.policies.compiler.programs import c_program
 
 
 def search(cc: ClangCompiler, file: Path, graph: CallGraph) -> InliningSearch:
-    def size(decisions: Decisions, fallback: str) -> Sized:
-        made = cc.replay(file, ["-Oz"], decisions, fallback)
-        return Sized(made.text_bytes, made.inlined)
+    def size(decisions: Decisions, fallback: str, by_function: bool) -> Sized:
+        made = cc.replay(file, ["-Oz"], decisions, fallback, by_function=by_function)
+        return Sized(made.text_bytes, made.inlined, made.functions)
 
     return InliningSearch(graph, size, ThreadPoolExecutor(2), time.monotonic() + 300)
 
@@ -86,7 +87,8 @@ def test_a_project_is_tuned_and_built(
     corpus, out = tmp_path / "corpus", tmp_path / "decisions"
     assert record(cc.clang, project, corpus, ["-Oz"]) == 2
     units = read_corpus(corpus)
-    assert [unit.name for unit in units] == ["project-one.c", "project-two.c"]
+    names = [unit.name.rsplit("@", 1)[0] for unit in units]
+    assert names == ["project-one.c", "project-two.c"]
     found = tune(units, cc, out, seconds=20)
     assert all(unit.text_bytes <= unit.default_bytes for unit in found)
     assert sum(u.text_bytes for u in found) < sum(u.default_bytes for u in found)
@@ -95,7 +97,7 @@ def test_a_project_is_tuned_and_built(
     status, sizes = build(cc.clang, ["make"], out, ["-Oz"])
     assert status == 0
     assert {each.object: each.after for each in sizes} == {
-        f"{Path(unit.unit[len('project-') :]).stem}.o": unit.text_bytes
+        f"{Path(unit.unit.removeprefix('project-')).stem}.o": unit.text_bytes
         for unit in found
     }
     moved = project.rename(project.parent / "renamed")

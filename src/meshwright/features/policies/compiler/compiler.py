@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +18,7 @@ from meshwright.features.policies.compiler.driver import (
     run_group,
     text_bytes,
 )
+from meshwright.features.policies.compiler.object_file import function_bytes
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
@@ -49,7 +50,8 @@ class ClangObject:
     """An object and how it came about.
 
     decisions: the answers of the policy, by kind. inlined: the calls that were inlined;
-        empty unless decisions were replayed. fault: why the compiler's own heuristic
+        empty unless decisions were replayed. functions: bytes by function, if asked for;
+        "" names the bytes of none. fault: why the compiler's own heuristic
         decided, in spite of a policy; "" if it did not.
     """
 
@@ -57,6 +59,7 @@ class ClangObject:
     text_bytes: int
     decisions: Mapping[str, Sequence[float]]
     inlined: frozenset[CallSite] = frozenset()
+    functions: Mapping[str, int] = field(default_factory=dict[str, int])
     fault: str = ""
 
 
@@ -115,10 +118,13 @@ class ClangCompiler:
         flags: Sequence[str],
         decisions: Decisions,
         fallback: str = "Original",
+        *,
+        by_function: bool = False,
     ) -> ClangObject:
         """Compile a file with decisions about inlining, without a policy process.
 
-        fallback: who decides about other calls, as in `replay_flags`.
+        fallback: who decides about other calls, as in `replay_flags`. by_function:
+            measure each function, in a section of its own.
         """
         with tempfile.TemporaryDirectory(dir=self._folder) as place:
             folder = Path(place)
@@ -131,9 +137,15 @@ class ClangCompiler:
                     nothing = CallSite("-", ("-:0:0",))
                     write_replay(folder / "replay", {nothing: False})
                 extra = replay_flags(str(folder / "replay"), fallback)
-            out, text = self._run(source, (*flags, *remarks, *extra), folder)
-            content, size = out.read_bytes(), text_bytes(out)
-            return ClangObject(content, size, {}, inlined_sites(text))
+            split = ("-ffunction-sections",) if by_function else ()
+            out, text = self._run(source, (*flags, *remarks, *extra, *split), folder)
+            return ClangObject(
+                out.read_bytes(),
+                text_bytes(out),
+                {},
+                inlined_sites(text),
+                function_bytes(out) if by_function else {},
+            )
 
     def ir(self, source: str | Path, flags: Sequence[str]) -> str:
         """The LLVM IR of a file before any optimisation, with places of lines."""

@@ -5,6 +5,7 @@ only. The environment variable `MESHWRIGHT_POLICIES` names a JSON file of `Setti
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+PLAIN = "MESHWRIGHT_POLICIES_PLAIN"
+"""An environment variable with which the driver only runs the compiler."""
 
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".C")
 _WITH_VALUE = (
@@ -67,10 +71,19 @@ def unit_flags(arguments: list[str], source: str) -> list[str]:
     return flags
 
 
-def unit_name(source: str, root: str) -> str:
-    """A name for a source: its path in the project, as one word."""
+def unit_name(source: str, root: str, flags: list[str]) -> str:
+    """A name for a source with its flags: its path as one word, and a digest.
+
+    A file that is compiled for a static and for a shared library makes two units.
+    """
     path = os.path.relpath(os.path.realpath(source), root)
-    return path.replace("../", "").replace("/", "-")
+    return f"{path.replace('../', '').replace('/', '-')}@{flags_digest(flags)}"
+
+
+def flags_digest(flags: list[str]) -> str:
+    """Six letters that tell apart flags, but those of warnings and debugging."""
+    code = " ".join(each for each in flags if not each.startswith(("-W", "-g")))
+    return hashlib.sha256(code.encode()).hexdigest()[:6]
 
 
 def main() -> int:
@@ -79,7 +92,7 @@ def main() -> int:
     arguments = sys.argv[2:]
     command = [*settings["command"][sys.argv[1]], *arguments]
     source = source_of(arguments)
-    if source is None or not Path(source).exists():
+    if source is None or PLAIN in os.environ or not Path(source).exists():
         return subprocess.run(command, check=False).returncode
     # Flags after the build's own win, so that all units are built for one goal.
     command += settings["flags"]
@@ -93,9 +106,9 @@ def main() -> int:
 
 def _record(settings: dict, arguments: list[str], source: str) -> None:  # pyright: ignore[reportMissingTypeArgument]
     """Write the source with its includes, and an entry of the corpus."""
-    name = unit_name(source, settings["root"])
-    folder = Path(settings["out"], "units")
     flags = [*unit_flags(arguments, source), *settings["flags"]]
+    name = unit_name(source, settings["root"], flags)
+    folder = Path(settings["out"], "units")
     text = folder / f"{name}"
     command = [
         *settings["command"][sys.argv[1]],
@@ -113,6 +126,13 @@ def _record(settings: dict, arguments: list[str], source: str) -> None:  # pyrig
         "flags": flags,
     }
     (folder / f"{name}.json").write_text(json.dumps(entry))
+    _note(settings, {"unit": name})
+
+
+def _note(settings: dict, note: dict[str, object]) -> None:  # pyright: ignore[reportMissingTypeArgument]
+    """Add a line for the command that runs the build."""
+    with Path(settings["notes"]).open("a") as notes:
+        notes.write(json.dumps(note) + "\n")
 
 
 def _replay(
@@ -132,7 +152,8 @@ def _replay(
     if status or not out.exists():
         return status
     note = {"before": 0, "after": 0, "sites": 0, "stale": 0, "fault": ""}
-    found = _replay_of(Path(settings["replay"]), source)
+    flags = [*unit_flags(arguments, source), *settings["flags"]]
+    found = _replay_of(Path(settings["replay"]), source, flags)
     try:
         note["before"] = note["after"] = text_bytes(out)
         if found is not None:
@@ -141,8 +162,7 @@ def _replay(
         note["fault"] = str(fault)
     note["object"] = os.path.relpath(out, settings["root"])
     note["is_tuned"] = found is not None
-    with Path(settings["notes"]).open("a") as notes:
-        notes.write(json.dumps(note) + "\n")
+    _note(settings, note)
     return 0
 
 
@@ -196,24 +216,29 @@ def end_group(process: "subprocess.Popen[Any]") -> None:
     process.wait()
 
 
-def _replay_of(folder: Path, source: str) -> Path | None:
-    """The replay file whose name is the longest end of the source's path.
+def _replay_of(folder: Path, source: str, flags: list[str]) -> Path | None:
+    """The replay file of the longest end of a source's path, and of these flags.
 
-    If there is none, since the project's folder has another name now, the only one whose
-    name ends like the path.
+    If no file has these flags, since they name another folder now, say, the only one of
+    this path. If none has a path's end, since the project's folder has another name, the
+    only one whose name ends like the path.
     """
+    files: dict[str, list[Path]] = {}
+    for file in folder.glob("*.replay"):
+        name = file.name.removesuffix(".replay").rsplit("@", 1)[0]
+        files.setdefault(name, []).append(file)
     parts = Path(source).resolve().parts[1:]
     ends = ["-".join(parts[i:]) for i in range(len(parts))]
-    files = (folder / f"{end}.replay" for end in ends)
-    exact = next((file for file in files if file.exists()), None)
-    if exact is not None:
-        return exact
-    known = [file for file in folder.iterdir() if file.suffix == ".replay"]
-    for end in ends:
-        alike = [file for file in known if file.name.endswith(f"-{end}.replay")]
+    found = next((files[end] for end in ends if end in files), None)
+    for end in ends if found is None else ():
+        alike = [name for name in files if name.endswith(f"-{end}")]
         if alike:
-            return alike[0] if len(alike) == 1 else None
-    return None
+            found = files[alike[0]] if len(alike) == 1 else None
+            break
+    digest = flags_digest(flags)
+    exact = [file for file in found or () if file.name.endswith(f"@{digest}.replay")]
+    fitting = exact or found or []
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def text_bytes(path: Path) -> int:
@@ -224,18 +249,27 @@ def text_bytes(path: Path) -> int:
     content = path.read_bytes()
     if content[:6] != b"\x7fELF\x02\x01":
         raise ValueError(f"{path} is no little-endian 64-bit ELF object")
+    return sum(length for _, flags, _, length in sections_of(content) if is_text(flags))
+
+
+def sections_of(content: bytes) -> list[tuple[int, int, int, int]]:
+    """Name (an offset), flags, offset and length of the sections of an ELF object."""
     (table,) = struct.unpack_from("<Q", content, 40)
     size, count, _ = struct.unpack_from("<HHH", content, 58)
     if count == 0:  # more sections than 16 bits count: their number is in the first one
         (count,) = struct.unpack_from("<Q", content, table + 32)
-    total = 0
+    found: list[tuple[int, int, int, int]] = []
     for index in range(count):
-        _, _, flags, _, _, length = struct.unpack_from(
+        name, _, flags, _, offset, length = struct.unpack_from(
             "<IIQQQQ", content, table + index * size
         )
-        if flags & _ALLOC and (flags & _EXECUTE or not flags & _WRITE):
-            total += length
-    return total
+        found.append((name, flags, offset, length))
+    return found
+
+
+def is_text(flags: int) -> bool:
+    """Whether a section with these flags is loaded and not written."""
+    return bool(flags & _ALLOC and (flags & _EXECUTE or not flags & _WRITE))
 
 
 def inlined_lines(remarks: str) -> set[tuple[str, str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler import driver
 from meshwright.features.policies.compiler.clang import Clang
+from meshwright.features.policies.compiler.driver import PLAIN
 
 _C = ("cc", "gcc", "clang", *(f"clang-{n}" for n in range(17, 31)))
 _CXX = ("c++", "g++", "clang++", *(f"clang++-{n}" for n in range(17, 31)))
@@ -102,8 +103,7 @@ def build(
             done = subprocess.run(command, env=environment_of(folder), check=False)
         except OSError as fault:
             raise PolicyError(f"the build cannot start: {fault}") from None
-        notes = folder / "notes"
-        lines = notes.read_text().splitlines() if notes.exists() else []
+        lines = _lines(folder / "notes")
         sizes = [ObjectSizes(**json.loads(line)) for line in lines]
         return done.returncode, sizes
 
@@ -113,9 +113,8 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
     if not project.is_dir():
         raise PolicyError(f"{project} is no folder with a make or cmake project")
     (out / "units").mkdir(parents=True, exist_ok=True)
-    before = len(list((out / "units").glob("*.json")))
     with tempfile.TemporaryDirectory(prefix="meshwright-build-") as place:
-        copy = Path(place).resolve() / project.resolve().name
+        copy = Path(place).resolve() / _project_name(project.resolve(), out)
         shutil.copytree(project, copy, symlinks=True)
         settings = {
             "mode": "record",
@@ -126,20 +125,45 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
         }
         with compiler_driver(clang, settings) as folder:
             fault = _built(copy, environment_of(folder))
-    added = len(list((out / "units").glob("*.json"))) - before
+            added = len(_lines(folder / "notes"))
     if not added:
         raise PolicyError(f"building {project} compiled no C or C++ file ({fault})")
     return added
+
+
+def _lines(notes: Path) -> list[str]:
+    """What the driver noted, each line once."""
+    return list(dict.fromkeys(notes.read_text().splitlines() if notes.exists() else ()))
+
+
+def _project_name(project: Path, out: Path) -> str:
+    """A name of a project in a corpus that no project from another folder has.
+
+    It is the end of its path, as long as needed.
+    """
+    record = out / "projects.json"
+    known: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
+    parts = project.parts[1:]
+    names = ("-".join(parts[-length:]) for length in range(1, len(parts) + 1))
+    name = next(
+        (each for each in names if known.get(each, str(project)) == str(project)),
+        f"{project.name}-{len(known)}",
+    )
+    known[name] = str(project)
+    record.write_text(json.dumps(known, indent=1))
+    return name
 
 
 def _built(copy: Path, environment: Mapping[str, str]) -> str:
     """Configure and build a project as far as it goes; why no file may be compiled."""
     fault = "it has nothing to compile"
     for command in _steps(copy, environment):
+        is_build = command[0] == "make" or "--build" in command
         done = subprocess.run(
             command,
             cwd=copy,
-            env=environment,
+            # Files that a configuration compiles to try something are no units.
+            env={**environment, **({} if is_build else {PLAIN: "1"})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

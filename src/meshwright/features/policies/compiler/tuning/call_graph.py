@@ -52,6 +52,10 @@ class CallGraph:
             rest(function, frozenset({function}))
         return frozenset(seen)
 
+    def is_in(self, site: CallSite, part: frozenset[str]) -> bool:
+        """Whether a call is in the code of one of these functions."""
+        return self.names.get(site.caller, site.caller) in part
+
     def components(self) -> list[frozenset[str]]:
         """Sets of functions that call each other, directly or not.
 

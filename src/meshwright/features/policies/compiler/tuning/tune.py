@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from meshwright.features.policies.compiler.replay import (
     Decisions,
     read_replay,
     write_replay,
+    write_savings,
 )
 from meshwright.features.policies.compiler.tuning.call_graph import (
     CallGraph,
@@ -23,9 +24,9 @@ from meshwright.features.policies.compiler.tuning.call_graph import (
 )
 from meshwright.features.policies.compiler.tuning.search import (
     InliningSearch,
-    Sized,
     Tuned,
 )
+from meshwright.features.policies.compiler.tuning.states import Sized
 from meshwright.plain import JsonLines
 
 
@@ -34,27 +35,31 @@ class TunedUnit:
     """The result for one unit of a corpus, an entry of the journal.
 
     fingerprint: of the source, its flags and the compiler. is_optimal, is_complete: as
-        in `Tuned`.
+        in `Tuned`. fault: why the unit was skipped; "" if it was not.
     """
 
     unit: str
     fingerprint: str
-    default_bytes: int
-    text_bytes: int
-    compilations: int
-    is_optimal: bool
-    is_complete: bool
+    default_bytes: int = 0
+    text_bytes: int = 0
+    compilations: int = 0
+    is_optimal: bool = False
+    is_complete: bool = False
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A unit, its IR (or the source, if IR compiles otherwise), and its calls."""
+    """A unit, its calls, and a file of its IR, which compiles faster than its source."""
 
     unit: Unit
-    source: Path
-    flags: tuple[str, ...]
+    ir: Path
     graph: CallGraph
-    weight: int
+
+    @property
+    def weight(self) -> int:
+        """A measure of the time that a search needs."""
+        return 1 + sum(len(sites) for sites in self.graph.calls.values())
 
 
 def tune(
@@ -68,6 +73,7 @@ def tune(
 ) -> list[TunedUnit]:
     """Tune units within a time; go on where an earlier call with the same folder ended.
 
+    A unit that does not compile is skipped, and its entry says why.
     show: called with each result as it comes.
     """
     end_at = time.monotonic() + seconds
@@ -75,48 +81,55 @@ def tune(
     advice = "give another folder, or remove this one"
     journal = JsonLines(out / "journal.jsonl", PolicyError, "entry of a tuning", advice)
     known = {entry.unit: entry for entry in _entries(journal)}
+
+    def finish(entry: TunedUnit) -> None:
+        journal.add(_plain(entry))
+        known[entry.unit] = entry
+        show(entry)
+
+    left = [
+        unit
+        for unit in units
+        if not _is_done(known.get(unit.name), _fingerprint(compiler, unit))
+    ]
     with (
         tempfile.TemporaryDirectory(prefix="meshwright-tune-") as place,
         ThreadPoolExecutor(workers) as pool,
     ):
-        prepared = pool.map(lambda unit: _job(compiler, unit, Path(place)), units)
-        jobs = [
-            job
-            for job in sorted(prepared, key=lambda job: job.weight)
-            if not _is_done(known.get(job.unit.name), _fingerprint(compiler, job.unit))
-        ]
+        jobs: list[_Job] = []
+        for job in pool.map(lambda unit: _job(compiler, unit, Path(place)), left):
+            if isinstance(job, TunedUnit):
+                finish(job)
+            else:
+                jobs.append(job)
+        jobs.sort(key=lambda job: job.weight)
         for number, job in enumerate(jobs):
             if time.monotonic() >= end_at:
                 break
             # Small units need less than their share and leave the rest to large ones.
             share = job.weight / sum(each.weight for each in jobs[number:])
             until = time.monotonic() + share * (end_at - time.monotonic())
-            entry = _tuned(job, compiler, out, pool, (known.get(job.unit.name), until))
-            journal.add(_plain(entry))
-            known[entry.unit] = entry
-            show(entry)
+            finish(_entry(job, compiler, out, pool, (known.get(job.unit.name), until)))
     return [known[unit.name] for unit in units if unit.name in known]
 
 
-def _job(compiler: ClangCompiler, unit: Unit, folder: Path) -> _Job:
-    """A unit with its IR, which compiles faster than its source does."""
-    text = compiler.ir(unit.source, unit.compile_flags)
-    graph = parse_call_graph(text)
+def _job(compiler: ClangCompiler, unit: Unit, folder: Path) -> _Job | TunedUnit:
+    """What the search of a unit begins with, or the entry that says why it cannot."""
+    try:
+        text = compiler.ir(unit.source, unit.compile_flags)
+    except PolicyError as fault:
+        fingerprint = _fingerprint(compiler, unit)
+        return TunedUnit(unit.name, fingerprint, fault=str(fault))
     file = folder / f"{unit.name}.ll"
     file.write_text(text)
-    flags = (*(flag for flag in unit.flags if flag.startswith(_CODE_FLAGS)), "-w")
-    from_source = compiler.replay(unit.source, unit.compile_flags, {})
-    weight = 1 + len(graph.sites(from_source.inlined))
-    if compiler.replay(file, flags, {}).text_bytes == from_source.text_bytes:
-        return _Job(unit, file, flags, graph, weight)
-    return _Job(unit, unit.source, unit.compile_flags, graph, weight)
+    return _Job(unit, file, parse_call_graph(text))
 
 
 _CODE_FLAGS = ("-O", "-m", "-f")
 """Flags that the optimiser and the code generator read."""
 
 
-def _tuned(
+def _entry(
     job: _Job,
     compiler: ClangCompiler,
     out: Path,
@@ -125,23 +138,31 @@ def _tuned(
 ) -> TunedUnit:
     """Search for one unit's decisions, and write them."""
     entry, until = earlier
-    fingerprint = _fingerprint(compiler, job.unit)
-    path = out / f"{job.unit.name}.replay"
-
-    def size(decisions: Decisions, fallback: str) -> Sized:
-        compiled = compiler.replay(job.source, job.flags, decisions, fallback)
-        return Sized(compiled.text_bytes, compiled.inlined)
-
+    unit, fingerprint = job.unit, _fingerprint(compiler, job.unit)
+    path = out / f"{unit.name}.replay"
     start = entry is not None and entry.fingerprint == fingerprint and path.exists()
-    search = InliningSearch(job.graph, size, pool, until)
-    tuned = search.run(read_replay(path) if start else {})
-    tuned = _checked(tuned, job, compiler)
+    try:
+        source, flags = _as_ir(job, compiler)
+
+        def size(decisions: Decisions, fallback: str, by_function: bool) -> Sized:
+            made = compiler.replay(
+                source, flags, decisions, fallback, by_function=by_function
+            )
+            return Sized(made.text_bytes, made.inlined, made.functions)
+
+        search = InliningSearch(job.graph, size, pool, until)
+        tuned = search.run(read_replay(path) if start else {})
+        tuned = _checked(tuned, unit, compiler)
+    except PolicyError as fault:
+        return TunedUnit(unit.name, fingerprint, fault=str(fault))
     if tuned.decisions:
         write_replay(path, tuned.decisions)
     else:
         path.unlink(missing_ok=True)
+    if tuned.saved_bytes:
+        write_savings(out / f"{unit.name}.savings", tuned.saved_bytes)
     return TunedUnit(
-        job.unit.name,
+        unit.name,
         fingerprint,
         tuned.default_bytes,
         tuned.text_bytes,
@@ -151,15 +172,27 @@ def _tuned(
     )
 
 
-def _checked(tuned: Tuned, job: _Job, compiler: ClangCompiler) -> Tuned:
+def _as_ir(job: _Job, compiler: ClangCompiler) -> tuple[Path, tuple[str, ...]]:
+    """A unit's IR and flags; the source and its own flags if the IR compiles otherwise."""
+    unit = job.unit
+    flags = (*(flag for flag in unit.flags if flag.startswith(_CODE_FLAGS)), "-w")
+    whole = compiler.replay(unit.source, unit.compile_flags, {}).text_bytes
+    if compiler.replay(job.ir, flags, {}).text_bytes == whole:
+        return job.ir, flags
+    return unit.source, unit.compile_flags
+
+
+def _checked(tuned: Tuned, unit: Unit, compiler: ClangCompiler) -> Tuned:
     """The result, if the unit's source has the same size with these decisions."""
-    flags = job.unit.compile_flags
-    real = compiler.replay(job.unit.source, flags, tuned.decisions).text_bytes
+    if not tuned.decisions:
+        return tuned
+    flags = unit.compile_flags
+    real = compiler.replay(unit.source, flags, tuned.decisions).text_bytes
     if real == tuned.text_bytes:
         return tuned
     best = min(real, tuned.default_bytes)
     kept = tuned.decisions if real < tuned.default_bytes else {}
-    return Tuned(kept, tuned.default_bytes, best, tuned.compilations, False, True)
+    return replace(tuned, decisions=kept, text_bytes=best, is_optimal=False)
 
 
 def _fingerprint(compiler: ClangCompiler, unit: Unit) -> str:

@@ -119,7 +119,7 @@ def _tuned_table(found: Sequence[TunedUnit]) -> Table:
             f"{unit.text_bytes:,}",
             _change(unit),
             f"{unit.compilations:,}",
-            "optimal" if unit.is_optimal else "" if unit.is_complete else "cut short",
+            _ending(unit),
         )
         for unit in found
     ]
@@ -130,6 +130,15 @@ def _tuned_table(found: Sequence[TunedUnit]) -> Table:
     rows.append(("all", f"{before:,}", f"{after:,}", change, work, ""))
     titles = ("unit", ">default", ">tuned", ">change", ">compilations", "")
     return Table(titles, tuple(rows))
+
+
+def _ending(unit: TunedUnit) -> str:
+    """Why the search of a unit ended."""
+    if unit.fault:
+        return f"skipped: {unit.fault}"
+    if unit.is_optimal:
+        return "optimal"
+    return "" if unit.is_complete else "cut short"
 
 
 def _outcome(sizes: ObjectSizes) -> str:
