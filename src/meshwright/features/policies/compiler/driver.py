@@ -47,6 +47,12 @@ def source_of(arguments: list[str]) -> str | None:
     return sources[0] if "-c" in arguments and len(sources) == 1 else None
 
 
+def _is_own(source: str) -> bool:
+    """Whether a source is a project's own, and none that CMake made to try something."""
+    path = Path(source).resolve()
+    return path.exists() and "CMakeFiles" not in path.parts
+
+
 def object_of(arguments: list[str], source: str) -> str:
     """The file that a command writes."""
     for i, each in enumerate(arguments):
@@ -92,7 +98,7 @@ def main() -> int:
     arguments = sys.argv[2:]
     command = [*settings["command"][sys.argv[1]], *arguments]
     source = source_of(arguments)
-    if source is None or PLAIN in os.environ or not Path(source).exists():
+    if source is None or PLAIN in os.environ or not _is_own(source):
         return subprocess.run(command, check=False).returncode
     # Flags after the build's own win, so that all units are built for one goal.
     command += settings["flags"]
@@ -113,10 +119,12 @@ def _record(settings: dict, arguments: list[str], source: str) -> None:  # pyrig
     command = [
         *settings["command"][sys.argv[1]],
         *arguments,
+        "-w",
         "-E",
         "-frewrite-includes",
+        "-o",
+        str(text),
     ]
-    command += ["-o", str(text)]
     if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
         return
     entry = {

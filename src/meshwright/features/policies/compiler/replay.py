@@ -5,7 +5,6 @@ through which a call came to where it is: `function:line:column`, innermost firs
 lines relative to the function (LLVM: ReplayInlineAdvisor.h).
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,21 +63,3 @@ def read_replay(path: Path) -> dict[CallSite, bool]:
         CallSite(match[1], tuple(match[3].split(" @ "))): match[2] == "inlined"
         for match in found
     }
-
-
-def write_savings(path: Path, saved_bytes: Mapping[CallSite, int]) -> None:
-    """Write the bytes that inlining each call saves, a line each in the order of calls."""
-    lines = [
-        json.dumps([saved_bytes[site], site.callee, *site.places])
-        for site in sorted(saved_bytes)
-    ]
-    path.write_text("".join(f"{line}\n" for line in lines))
-
-
-def read_savings(path: Path) -> dict[CallSite, int]:
-    """The bytes of a file that `write_savings` wrote."""
-    found: dict[CallSite, int] = {}
-    for line in path.read_text().splitlines():
-        saved, callee, *places = json.loads(line)
-        found[CallSite(callee, tuple(places))] = saved
-    return found

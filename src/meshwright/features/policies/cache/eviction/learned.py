@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.learning.boosted_trees import (
+from meshwright.features.policies.boosted_trees import (
     Forest,
     fit,
     no_forest,

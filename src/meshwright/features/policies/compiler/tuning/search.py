@@ -83,7 +83,7 @@ class InliningSearch:
             optimum = least_state(self.graph, compilations, default)
         if optimum is not None and optimum.size < best.size:
             best = optimum
-        final = self._explicit(best)
+        final = self.explicit(best)
         if final.size >= default.size:
             final = default
         return Tuned(
@@ -96,7 +96,12 @@ class InliningSearch:
             self._saved,
         )
 
-    def _explicit(self, state: InliningState) -> InliningState:
+    def savings(self, state: InliningState) -> dict[CallSite, int]:
+        """Bytes that inlining each call of a state saves if all others stay."""
+        flips = single_flips(self.graph, state.sized.inlined)
+        return _saved_bytes(self._gains_by_function(state, flips))
+
+    def explicit(self, state: InliningState) -> InliningState:
         """A state with the same code and a decision for each call, for any fallback."""
         inlined = state.sized.inlined
         sites = self.graph.sites(inlined)
@@ -107,7 +112,7 @@ class InliningSearch:
         self, state: InliningState, *, is_default: bool = False
     ) -> InliningState:
         """A state that no flip makes smaller, as far as functions show it."""
-        explicit = self._explicit(state)
+        explicit = self.explicit(state)
         if explicit.size <= state.size:
             state = explicit
         by_callee = False
@@ -118,7 +123,7 @@ class InliningSearch:
                 state, flips_fn(self.graph, state.sized.inlined)
             )
             if is_default:
-                self._note(state, gains)
+                self._saved = _saved_bytes(gains)
             better = self._combined(state, _helpful(gains))
             stalled = 0 if better.size < state.size else stalled + 1
             state, is_default, by_callee = better, False, not by_callee
@@ -133,12 +138,6 @@ class InliningSearch:
                 break
             state = better
         return state
-
-    def _note(self, state: InliningState, gains: Sequence[tuple[int, Flip]]) -> None:
-        """Keep what each call's inlining saves beside the compiler's own decisions."""
-        for gain, flip in gains:
-            for site, inlines in flip.decisions.items():
-                self._saved[site] = gain if inlines else -gain
 
     def _gains_by_function(
         self, state: InliningState, flips: Sequence[Flip]
@@ -192,6 +191,15 @@ class InliningSearch:
         parts = self._combined(state, gains[:half])
         parts = self._combined(parts, gains[half:])
         return min(parts, done[0], key=lambda each: each.size)
+
+
+def _saved_bytes(gains: Iterable[tuple[int, Flip]]) -> dict[CallSite, int]:
+    """What inlining saves by call, from what deciding it otherwise gains."""
+    return {
+        site: gain if inlines else -gain
+        for gain, flip in gains
+        for site, inlines in flip.decisions.items()
+    }
 
 
 def _helpful(gains: Iterable[tuple[int, Flip]]) -> list[tuple[int, Flip]]:

@@ -1,6 +1,5 @@
 """Tuning of a corpus: a replay file for each unit, and a journal of results."""
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -11,22 +10,14 @@ from typing import Any
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.compiler import ClangCompiler
-from meshwright.features.policies.compiler.corpus import Unit
-from meshwright.features.policies.compiler.replay import (
-    Decisions,
-    read_replay,
-    write_replay,
-    write_savings,
+from meshwright.features.policies.compiler.corpus import Unit, fingerprint
+from meshwright.features.policies.compiler.replay import read_replay, write_replay
+from meshwright.features.policies.compiler.savings import write_savings
+from meshwright.features.policies.compiler.tuning.prepared import (
+    PreparedUnit,
+    prepare_unit,
 )
-from meshwright.features.policies.compiler.tuning.call_graph import (
-    CallGraph,
-    parse_call_graph,
-)
-from meshwright.features.policies.compiler.tuning.search import (
-    InliningSearch,
-    Tuned,
-)
-from meshwright.features.policies.compiler.tuning.states import Sized
+from meshwright.features.policies.compiler.tuning.search import Tuned
 from meshwright.plain import JsonLines
 
 
@@ -46,20 +37,6 @@ class TunedUnit:
     is_optimal: bool = False
     is_complete: bool = False
     fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A unit, its calls, and a file of its IR, which compiles faster than its source."""
-
-    unit: Unit
-    ir: Path
-    graph: CallGraph
-
-    @property
-    def weight(self) -> int:
-        """A measure of the time that a search needs."""
-        return 1 + sum(len(sites) for sites in self.graph.calls.values())
 
 
 def tune(
@@ -90,14 +67,14 @@ def tune(
     left = [
         unit
         for unit in units
-        if not _is_done(known.get(unit.name), _fingerprint(compiler, unit))
+        if not _is_done(known.get(unit.name), fingerprint(unit, compiler.clang))
     ]
     with (
         tempfile.TemporaryDirectory(prefix="meshwright-tune-") as place,
         ThreadPoolExecutor(workers) as pool,
     ):
-        jobs: list[_Job] = []
-        for job in pool.map(lambda unit: _job(compiler, unit, Path(place)), left):
+        jobs: list[PreparedUnit] = []
+        for job in pool.map(lambda unit: _prepared(compiler, unit, Path(place)), left):
             if isinstance(job, TunedUnit):
                 finish(job)
             else:
@@ -113,24 +90,18 @@ def tune(
     return [known[unit.name] for unit in units if unit.name in known]
 
 
-def _job(compiler: ClangCompiler, unit: Unit, folder: Path) -> _Job | TunedUnit:
+def _prepared(
+    compiler: ClangCompiler, unit: Unit, folder: Path
+) -> PreparedUnit | TunedUnit:
     """What the search of a unit begins with, or the entry that says why it cannot."""
     try:
-        text = compiler.ir(unit.source, unit.compile_flags)
+        return prepare_unit(compiler, unit, folder)
     except PolicyError as fault:
-        fingerprint = _fingerprint(compiler, unit)
-        return TunedUnit(unit.name, fingerprint, fault=str(fault))
-    file = folder / f"{unit.name}.ll"
-    file.write_text(text)
-    return _Job(unit, file, parse_call_graph(text))
-
-
-_CODE_FLAGS = ("-O", "-m", "-f")
-"""Flags that the optimiser and the code generator read."""
+        return TunedUnit(unit.name, fingerprint(unit, compiler.clang), fault=str(fault))
 
 
 def _entry(
-    job: _Job,
+    job: PreparedUnit,
     compiler: ClangCompiler,
     out: Path,
     pool: ThreadPoolExecutor,
@@ -138,48 +109,32 @@ def _entry(
 ) -> TunedUnit:
     """Search for one unit's decisions, and write them."""
     entry, until = earlier
-    unit, fingerprint = job.unit, _fingerprint(compiler, job.unit)
+    unit, mark = job.unit, fingerprint(job.unit, compiler.clang)
     path = out / f"{unit.name}.replay"
-    start = entry is not None and entry.fingerprint == fingerprint and path.exists()
+    start = entry is not None and entry.fingerprint == mark and path.exists()
     try:
-        source, flags = _as_ir(job, compiler)
-
-        def size(decisions: Decisions, fallback: str, by_function: bool) -> Sized:
-            made = compiler.replay(
-                source, flags, decisions, fallback, by_function=by_function
-            )
-            return Sized(made.text_bytes, made.inlined, made.functions)
-
-        search = InliningSearch(job.graph, size, pool, until)
+        search = job.search(compiler, pool, until)
         tuned = search.run(read_replay(path) if start else {})
         tuned = _checked(tuned, unit, compiler)
     except PolicyError as fault:
-        return TunedUnit(unit.name, fingerprint, fault=str(fault))
+        return TunedUnit(unit.name, mark, fault=str(fault))
     if tuned.decisions:
         write_replay(path, tuned.decisions)
     else:
         path.unlink(missing_ok=True)
     if tuned.saved_bytes:
-        write_savings(out / f"{unit.name}.savings", tuned.saved_bytes)
+        savings = tuned.saved_bytes.items()
+        named = ((job.graph.place(site), saved) for site, saved in savings)
+        write_savings(out / f"{unit.name}.savings", named)
     return TunedUnit(
         unit.name,
-        fingerprint,
+        mark,
         tuned.default_bytes,
         tuned.text_bytes,
         tuned.compilations,
         tuned.is_optimal,
         tuned.is_complete,
     )
-
-
-def _as_ir(job: _Job, compiler: ClangCompiler) -> tuple[Path, tuple[str, ...]]:
-    """A unit's IR and flags; the source and its own flags if the IR compiles otherwise."""
-    unit = job.unit
-    flags = (*(flag for flag in unit.flags if flag.startswith(_CODE_FLAGS)), "-w")
-    whole = compiler.replay(unit.source, unit.compile_flags, {}).text_bytes
-    if compiler.replay(job.ir, flags, {}).text_bytes == whole:
-        return job.ir, flags
-    return unit.source, unit.compile_flags
 
 
 def _checked(tuned: Tuned, unit: Unit, compiler: ClangCompiler) -> Tuned:
@@ -195,13 +150,8 @@ def _checked(tuned: Tuned, unit: Unit, compiler: ClangCompiler) -> Tuned:
     return replace(tuned, decisions=kept, text_bytes=best, is_optimal=False)
 
 
-def _fingerprint(compiler: ClangCompiler, unit: Unit) -> str:
-    content = unit.source.read_bytes() + repr((unit.flags, compiler.clang)).encode()
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _is_done(entry: TunedUnit | None, fingerprint: str) -> bool:
-    return entry is not None and entry.fingerprint == fingerprint and entry.is_complete
+def _is_done(entry: TunedUnit | None, mark: str) -> bool:
+    return entry is not None and entry.fingerprint == mark and entry.is_complete
 
 
 def _entries(journal: JsonLines) -> list[TunedUnit]:
