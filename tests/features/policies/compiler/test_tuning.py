@@ -9,7 +9,7 @@ import pytest
 
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
-from meshwright.features.policies.compiler.project import build, record
+from meshwright.features.policies.compiler.project import build_with_replays, record
 from meshwright.features.policies.compiler.replay import Decisions
 from meshwright.features.policies.compiler.tuning.call_graph import (
     CallGraph,
@@ -94,7 +94,7 @@ def test_a_project_is_tuned_and_built(
     assert sum(u.text_bytes for u in found) < sum(u.default_bytes for u in found)
     assert tune(units, cc, out, seconds=20) == found  # from the journal
     monkeypatch.chdir(project)
-    status, sizes = build(cc.clang, ["make"], out, ["-Oz"])
+    status, sizes = build_with_replays(cc.clang, ["make"], out, ["-Oz"])
     assert status == 0
     assert {each.object: each.after for each in sizes} == {
         f"{Path(unit.unit.removeprefix('project-')).stem}.o": unit.text_bytes
@@ -102,7 +102,7 @@ def test_a_project_is_tuned_and_built(
     }
     moved = project.rename(project.parent / "renamed")
     monkeypatch.chdir(moved)
-    status, elsewhere = build(cc.clang, ["make", "-B"], out, ["-Oz"])
+    status, elsewhere = build_with_replays(cc.clang, ["make", "-B"], out, ["-Oz"])
     assert status == 0
     assert [each.after for each in elsewhere] == [each.after for each in sizes]
     monkeypatch.chdir(moved.rename(project))
@@ -110,7 +110,7 @@ def test_a_project_is_tuned_and_built(
     text = (project / "two.c").read_text()
     (project / "two.c").write_text(text.replace("return x;", "\n\n\n\nreturn x;"))
     (project / "two.c").write_text("int more;\n" + (project / "two.c").read_text())
-    status, again = build(cc.clang, ["make", "-B"], out, ["-Oz"])
+    status, again = build_with_replays(cc.clang, ["make", "-B"], out, ["-Oz"])
     assert status == 0
     assert all(each.after <= each.before for each in again)
 
@@ -144,7 +144,7 @@ def test_a_build_never_fails_for_its_decisions(
     for name in ("one", "two"):
         (broken / f"{name}.c.replay").write_text("no decisions")
     monkeypatch.chdir(project)
-    status, sizes = build(cc.clang, ["make"], broken, flags.split())
+    status, sizes = build_with_replays(cc.clang, ["make"], broken, flags.split())
     assert status == 0
     assert (project / "one.o").stat().st_size > 0
     assert all(said in each.fault for each in sizes)

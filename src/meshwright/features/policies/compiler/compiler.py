@@ -12,13 +12,15 @@ from typing import Self
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Advise, Channel
 from meshwright.features.policies.compiler.clang import find_clang
-from meshwright.features.policies.compiler.driver import (
+from meshwright.features.policies.compiler.driving.advising import INLINE_OPTIONS
+from meshwright.features.policies.compiler.driving.object_file import function_bytes
+from meshwright.features.policies.compiler.driving.processes import (
     end_group,
-    replay_flags,
+    ended_with_parent,
     run_group,
-    text_bytes,
 )
-from meshwright.features.policies.compiler.object_file import function_bytes
+from meshwright.features.policies.compiler.driving.remarks import replay_flags
+from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
@@ -27,12 +29,7 @@ from meshwright.features.policies.compiler.replay import (
 )
 
 _CHANNELS: Mapping[str, tuple[str, ...]] = {
-    "inline": (
-        "-enable-ml-inliner=release",
-        "-inliner-interactive-include-default",
-        "-ml-advisor-size-increase-threshold=1e9",  # else none is asked after doubling
-        "-inliner-interactive-channel-base=",
-    ),
+    "inline": INLINE_OPTIONS,
     "evict": (
         "-regalloc-enable-advisor=release",
         "-regalloc-evict-interactive-channel-base=",
@@ -214,21 +211,25 @@ def _converse(
 ) -> str:
     """Run a compiler and answer it on all channels; why it failed, or "".
 
-    Linux ends it with this process: a clang whose other end is gone reads forever.
+    A policy that fails ends the compiler, which would wait for its answer.
     """
-    if shutil.which("setpriv"):
-        command = ["setpriv", "--pdeathsig", "KILL", *command]
     for channel in channels.values():
         channel.open()
     process = subprocess.Popen(
-        command,
+        ended_with_parent(list(command)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+    def converse(channel: Channel) -> None:
+        channel.converse(lambda: process.poll() is not None)
+        if channel.fault is not None:
+            end_group(process)
+
     threads = [
-        threading.Thread(target=channel.converse, args=(process,), daemon=True)
+        threading.Thread(target=converse, args=(channel,), daemon=True)
         for channel in channels.values()
     ]
     for thread in threads:

@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler import driver
+from meshwright.features.policies.compiler import driving
 from meshwright.features.policies.compiler.clang import Clang
-from meshwright.features.policies.compiler.driver import PLAIN
+from meshwright.features.policies.compiler.driving.settings import PLAIN, SETTINGS
+from meshwright.features.policies.compiler.learned.inline_policy import (
+    read_inline_policy,
+)
+from meshwright.features.policies.compiler.learned.serve import policy_process
 
 _C = ("cc", "gcc", "clang", *(f"clang-{n}" for n in range(17, 31)))
 _CXX = ("c++", "g++", "clang++", *(f"clang++-{n}" for n in range(17, 31)))
@@ -25,15 +29,18 @@ class ObjectSizes:
     """Text bytes of one object of a build, before and after.
 
     sites: inlined calls in its replay file. stale: those that this source lacks.
+    decisions: those that a policy took. changed: those in which it overruled the compiler.
     fault: why the object is the compiler's own; "" if nothing went wrong.
     """
 
     object: str
     before: int
     after: int
-    sites: int
-    stale: int
-    is_tuned: bool
+    sites: int = 0
+    stale: int = 0
+    is_tuned: bool = False
+    decisions: int = 0
+    changed: int = 0
     fault: str = ""
 
 
@@ -53,15 +60,33 @@ def compiler_driver(clang: Clang, settings: Mapping[str, object]) -> Generator[P
         commands = {"c": list(clang.command), "c++": cxx}
         whole = {"command": commands, "notes": str(folder / "notes"), **settings}
         (folder / "settings.json").write_text(json.dumps(whole))
+        start = _driver_start(folder)
         for language, names in (("c", _C), ("c++", _CXX)):
             for name in names:
                 program = folder / name
                 program.write_text(
-                    f'#!/bin/sh\nexec "{sys.executable}" -S -E "{driver.__file__}"'
+                    f'#!/bin/sh\nexec "{sys.executable}" -S -E "{start}"'
                     f' {language} "$@"\n'
                 )
                 program.chmod(0o755)
         yield folder
+
+
+def _driver_start(folder: Path) -> Path:
+    """A script that runs the driver, and imports its modules but no others of ours.
+
+    Their names lead through folders without modules, so that a compilation does not pay
+    for what the whole of Meshwright imports.
+    """
+    package = driving.__name__.split(".")
+    parent = folder.joinpath("modules", *package[:-1])
+    parent.mkdir(parents=True)
+    (parent / package[-1]).symlink_to(Path(driving.__file__ or "").parent)
+    script = folder / "modules" / "compile.py"
+    script.write_text(
+        f"import sys\nfrom {driving.__name__}.main import main\nsys.exit(main())\n"
+    )
+    return script
 
 
 def environment_of(folder: Path) -> dict[str, str]:
@@ -72,11 +97,11 @@ def environment_of(folder: Path) -> dict[str, str]:
         "PATH": path,
         "CC": str(folder / "cc"),
         "CXX": str(folder / "c++"),
-        "MESHWRIGHT_POLICIES": str(folder / "settings.json"),
+        SETTINGS: str(folder / "settings.json"),
     }
 
 
-def build(
+def build_with_replays(
     clang: Clang,
     command: Sequence[str],
     replay: Path,
@@ -91,14 +116,44 @@ def build(
         raise PolicyError(
             f"{replay} has no replay files; make them by `meshwright policies tune`"
         )
-    settings = {
-        "mode": "replay",
-        "flags": list(flags),
-        "root": str(Path.cwd()),
-        "replay": str(replay.resolve()),
-        "seconds": seconds,
-    }
-    with compiler_driver(clang, settings) as folder:
+    settings = {"mode": "replay", "replay": str(replay.resolve()), "seconds": seconds}
+    return _build(clang, command, flags, settings)
+
+
+def build_with_policy(
+    clang: Clang,
+    command: Sequence[str],
+    policy: Path,
+    flags: Sequence[str] = (),
+    seconds: float = 120,
+    *,
+    check: bool = True,
+) -> tuple[int, list[ObjectSizes]]:
+    """Run a build with a learned policy: its exit status, and its objects.
+
+    check: whether to compile a file plainly as well where the policy has overruled the
+    compiler, and to keep the smaller object.
+    """
+    read_inline_policy(policy)
+    with policy_process(policy) as (path, _):
+        settings = {
+            "mode": "advise",
+            "socket": str(path),
+            "seconds": seconds,
+            "check": check,
+        }
+        return _build(clang, command, flags, settings)
+
+
+def _build(
+    clang: Clang,
+    command: Sequence[str],
+    flags: Sequence[str],
+    settings: Mapping[str, object],
+) -> tuple[int, list[ObjectSizes]]:
+    """Run a build through the driver: its exit status, and its objects."""
+    whole = {"flags": list(flags), "root": str(Path.cwd()), **settings}
+    with compiler_driver(clang, whole) as folder:
         try:
             done = subprocess.run(command, env=environment_of(folder), check=False)
         except OSError as fault:

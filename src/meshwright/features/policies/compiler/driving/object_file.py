@@ -4,7 +4,10 @@ import struct
 from collections import defaultdict
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driver import is_text, sections_of
+from meshwright.features.policies.compiler.driving.sections import (
+    is_text,
+    sections_of,
+)
 
 _OWN_SECTION = (".text.unlikely.", ".text.", ".rodata.")
 """Beginnings of the names of sections that `-ffunction-sections` makes: code, and the
