@@ -45,7 +45,7 @@ Advise = Callable[[Observation], float | None]
 
 @dataclass(slots=True)
 class Channel:
-    """One end of the two fifos `base`.in and `base`.out; `converse` until the compiler ends.
+    """One end of the two fifos `base`.in and `base`.out; `converse` with a compiler.
 
     decisions: the answers so far. fault: what ended the conversation early.
     """

@@ -245,8 +245,13 @@ def _converse(
         if not any(thread.is_alive() for thread in threads):
             for channel in channels.values():
                 channel.close()
+    return _fault(channels, process.returncode)
+
+
+def _fault(channels: Mapping[str, Channel], status: int) -> str:
+    """Why a compilation with policies failed, or ""."""
     for kind, channel in channels.items():
         if channel.fault is not None:
             what = f"{type(channel.fault).__name__}: {channel.fault}"
             return f"the {kind} policy failed ({what})"
-    return f"the compiler ended with {process.returncode}" if process.returncode else ""
+    return f"the compiler ended with {status}" if status else ""

@@ -136,13 +136,22 @@ def build_with_policy(
     """
     read_inline_policy(policy)
     with policy_process(policy) as (path, _):
-        settings = {
-            "mode": "advise",
-            "socket": str(path),
-            "seconds": seconds,
-            "check": check,
-        }
-        return _build(clang, command, flags, settings)
+        return build_asking(clang, command, path, flags, seconds, check=check)
+
+
+def build_asking(
+    clang: Clang,
+    command: Sequence[str],
+    socket: Path,
+    flags: Sequence[str] = (),
+    seconds: float = 120,
+    *,
+    check: bool = True,
+) -> tuple[int, list[ObjectSizes]]:
+    """As `build_with_policy`, with a policy that answers at a socket."""
+    asks = {"socket": str(socket), "check": check}
+    settings = {"mode": "advise", "seconds": seconds, **asks}
+    return _build(clang, command, flags, settings)
 
 
 def _build(

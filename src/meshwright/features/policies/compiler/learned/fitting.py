@@ -60,7 +60,7 @@ def fit_policy(
     curve: list[CurvePoint] = []
     margin = np.inf
     for share in _SHARES:
-        gains = np.zeros(len(_MARGINS))
+        gains, squares = np.zeros(len(_MARGINS)), np.zeros(len(_MARGINS))
         number, decisions = 0, 0
         for fold in folds:
             others = [i for i in order if i not in fold]
@@ -70,9 +70,13 @@ def fit_policy(
             decisions = max(decisions, sum(len(m.saved_bytes) for m in members))
             policy = _fitted(names, members, 0.0)
             for i in fold:
-                gains += _gains_at_margins(policy, groups[projects[i]])
-        best = int(gains.argmax())
-        saved = max(0.0, float(gains[best]))
+                taken = _gains_at_margins(policy, groups[projects[i]])
+                gains += taken.sum(axis=1)
+                squares += (taken**2).sum(axis=1)
+        # A gain within two standard errors may be the luck of one of several margins.
+        sure = gains - 2 * np.sqrt(squares)
+        best = int(sure.argmax())
+        saved = float(gains[best]) if sure[best] > 0 else 0.0
         margin = _MARGINS[best] if saved > 0 else np.inf
         curve.append(CurvePoint(number, decisions, saved / total, possible / total))
     return _fitted(names, list(groups.values()), float(margin)), curve
@@ -108,12 +112,12 @@ def _flip_gains(lessons: Lessons) -> NDArray[np.float32]:
 
 
 def _gains_at_margins(policy: InlinePolicy, lessons: Lessons) -> NDArray[np.float64]:
-    """Bytes gained by the flips that a policy takes, at each of `_MARGINS`."""
+    """[M, N], bytes gained by each flip that a policy takes, at each of `_MARGINS`."""
     rows = lessons.features.astype(np.float64)
     hoped = np.array([policy.saved_bytes(row) for row in rows])
     hoped = np.where(lessons.defaults, -hoped, hoped)
     gains = _flip_gains(lessons)
-    return np.array([float(gains[hoped > margin].sum()) for margin in _MARGINS])
+    return np.stack([np.where(hoped > margin, gains, 0.0) for margin in _MARGINS])
 
 
 def _fitted(

@@ -95,7 +95,7 @@ def policy_process(policy: Path) -> Generator[tuple[Path, "subprocess.Popen[str]
             yield path, process
         finally:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 def main() -> None:
