@@ -23,10 +23,10 @@ from meshwright.features.policies.cache.simulate import (
     simulate,
 )
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
-from meshwright.features.policies.compiler.learned.training_command import (
+from meshwright.features.policies.compiler.projects.training_command import (
     train_command,
 )
-from meshwright.features.policies.compiler.tuning.tuning_command import (
+from meshwright.features.policies.compiler.projects.tuning_command import (
     build_command,
     corpus_command,
     tune_command,

@@ -18,14 +18,17 @@ from meshwright.features.policies.compiler.learned.inline_policy import (
     InlinePolicy,
     read_inline_policy,
 )
-from meshwright.features.policies.compiler.learned.lessons import Lessons, inlined_at
+from meshwright.features.policies.compiler.learned.lessons import (
+    InliningLessons,
+    inlined_at,
+)
 from meshwright.features.policies.compiler.learned.serve import policy_process
 from meshwright.features.policies.compiler.learned.trace import trace_inlining
 from meshwright.features.policies.compiler.learned.train import (
     TrainingPlan,
     train_inlining,
 )
-from meshwright.features.policies.compiler.project import (
+from meshwright.features.policies.compiler.projects.build import (
     build_asking,
     build_with_policy,
     record,
@@ -53,9 +56,9 @@ def observation(**features: int) -> Observation:
     return Observation({name: np.array([value]) for name, value in features.items()})
 
 
-def lessons(rows: list[list[int]], saved: list[float]) -> Lessons:
+def lessons(rows: list[list[int]], saved: list[float]) -> InliningLessons:
     features = np.array(rows, np.int64)
-    return Lessons(
+    return InliningLessons(
         NAMES,
         features,
         np.array(saved, np.float32),
@@ -64,7 +67,7 @@ def lessons(rows: list[list[int]], saved: list[float]) -> Lessons:
     )
 
 
-def drawn_lessons(seed: int, rows: int = 300) -> Lessons:
+def drawn_lessons(seed: int, rows: int = 300) -> InliningLessons:
     """Calls that save 20 bytes if their cost is below 10, and else lose 20."""
     draw = np.random.default_rng(seed)
     features = np.stack(

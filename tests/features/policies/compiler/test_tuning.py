@@ -9,7 +9,10 @@ import pytest
 
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
-from meshwright.features.policies.compiler.project import build_with_replays, record
+from meshwright.features.policies.compiler.projects.build import (
+    build_with_replays,
+    record,
+)
 from meshwright.features.policies.compiler.replay import Decisions
 from meshwright.features.policies.compiler.tuning.call_graph import (
     CallGraph,

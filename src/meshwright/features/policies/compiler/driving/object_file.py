@@ -67,7 +67,7 @@ def _unwind_entries(
 def _starts(
     content: bytes, names: list[str], sections: list[tuple[int, int, int, int]]
 ) -> dict[int, int]:
-    """By place of a relocation in `.eh_frame`, the section to which it refers."""
+    """Numbers of the sections to which relocations in `.eh_frame` refer, by place."""
     if ".rela.eh_frame" not in names or ".symtab" not in names:
         return {}
     _, _, offset, length = sections[names.index(".rela.eh_frame")]

@@ -36,7 +36,13 @@ def replay(
     out = Path(object_of(arguments, source))
     if status or not out.exists():
         return status
-    note = {"before": 0, "after": 0, "sites": 0, "stale": 0, "fault": ""}
+    note: dict[str, object] = {
+        "before": 0,
+        "after": 0,
+        "sites": 0,
+        "stale": 0,
+        "fault": "",
+    }
     flags = [*unit_flags(arguments, source), *settings["flags"]]
     found = _replay_of(Path(settings["replay"]), source, flags)
     try:

@@ -1,4 +1,4 @@
-"""What a build tells the driver, and what the driver tells the build."""
+"""Settings of a build that the driver reads, and the notes that it leaves."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ SETTINGS = "MESHWRIGHT_POLICIES"
 """The environment variable that names the JSON file of `Settings`."""
 
 
-class Settings(TypedDict, total=False):
+class Settings(TypedDict):
     """Settings of a build.
 
     command: the compiler, by language. flags: appended to those of each file.
@@ -33,6 +33,22 @@ class Settings(TypedDict, total=False):
     replay: str
     socket: str
     check: bool
+
+
+UNUSED: Settings = {
+    "command": {},
+    "flags": [],
+    "mode": "",
+    "root": "",
+    "notes": "",
+    "seconds": 120,
+    "out": "",
+    "project": "",
+    "replay": "",
+    "socket": "",
+    "check": True,
+}
+"""Settings of modes that do not read them."""
 
 
 def read_settings(path: str) -> Settings:

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.boosted_trees import fit, no_forest
 from meshwright.features.policies.compiler.learned.inline_policy import (
     InlinePolicy,
     policy_of,
 )
-from meshwright.features.policies.compiler.learned.lessons import Lessons
+from meshwright.features.policies.compiler.learned.lessons import InliningLessons
+from meshwright.features.policies.trees.boosted_trees import fit, no_forest
 
 _TREES = 60
 _FOLDS = 5
@@ -25,8 +25,10 @@ _SHARES = (0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """What policies from so many projects save on projects that they did not see.
+class TransferPoint:
+    """One point of a learning curve: bytes saved on projects that were left out.
+
+    projects, decisions: those that taught, of each policy at most.
 
     saved: share of text bytes, if flips of single decisions add up. possible: the same,
         of a policy that knows what each flip gains.
@@ -39,8 +41,8 @@ class CurvePoint:
 
 
 def fit_policy(
-    lessons: Sequence[tuple[str, Lessons]], seed: int
-) -> tuple[InlinePolicy, list[CurvePoint]]:
+    lessons: Sequence[tuple[str, InliningLessons]], seed: int
+) -> tuple[InlinePolicy, list[TransferPoint]]:
     """A policy from lessons by project, and its learning curve.
 
     The margin is the one that saves most on projects that were left out.
@@ -57,7 +59,7 @@ def fit_policy(
     order = np.random.default_rng(seed).permutation(len(projects))
     folds = [order[k::_FOLDS] for k in range(min(_FOLDS, len(projects)))]
     possible = sum(float(_flip_gains(each).clip(0).sum()) for each in groups.values())
-    curve: list[CurvePoint] = []
+    curve: list[TransferPoint] = []
     margin = np.inf
     for share in _SHARES:
         gains, squares = np.zeros(len(_MARGINS)), np.zeros(len(_MARGINS))
@@ -78,17 +80,19 @@ def fit_policy(
         best = int(sure.argmax())
         saved = float(gains[best]) if sure[best] > 0 else 0.0
         margin = _MARGINS[best] if saved > 0 else np.inf
-        curve.append(CurvePoint(number, decisions, saved / total, possible / total))
+        curve.append(TransferPoint(number, decisions, saved / total, possible / total))
     return _fitted(names, list(groups.values()), float(margin)), curve
 
 
-def _groups(lessons: Sequence[tuple[str, Lessons]]) -> dict[str, Lessons]:
+def _groups(
+    lessons: Sequence[tuple[str, InliningLessons]],
+) -> dict[str, InliningLessons]:
     """The lessons of each project as one, without units that teach nothing."""
-    groups: dict[str, list[Lessons]] = {}
+    groups: dict[str, list[InliningLessons]] = {}
     for project, each in lessons:
         if len(each.saved_bytes):
             groups.setdefault(project, []).append(each)
-    joined: dict[str, Lessons] = {}
+    joined: dict[str, InliningLessons] = {}
     for project, members in groups.items():
         names = members[0].names
         if any(each.names != names for each in members):
@@ -96,7 +100,7 @@ def _groups(lessons: Sequence[tuple[str, Lessons]]) -> dict[str, Lessons]:
                 f"units of {project} have lessons of compilers with other features;"
                 " give another folder for the policy, or remove this one"
             )
-        joined[project] = Lessons(
+        joined[project] = InliningLessons(
             names,
             np.concatenate([each.features for each in members]),
             np.concatenate([each.saved_bytes for each in members]),
@@ -106,12 +110,14 @@ def _groups(lessons: Sequence[tuple[str, Lessons]]) -> dict[str, Lessons]:
     return joined
 
 
-def _flip_gains(lessons: Lessons) -> NDArray[np.float32]:
+def _flip_gains(lessons: InliningLessons) -> NDArray[np.float32]:
     """[N], bytes that the opposite of each default decision gains."""
     return np.where(lessons.defaults, -lessons.saved_bytes, lessons.saved_bytes)
 
 
-def _gains_at_margins(policy: InlinePolicy, lessons: Lessons) -> NDArray[np.float64]:
+def _gains_at_margins(
+    policy: InlinePolicy, lessons: InliningLessons
+) -> NDArray[np.float64]:
     """[M, N], bytes gained by each flip that a policy takes, at each of `_MARGINS`."""
     rows = lessons.features.astype(np.float64)
     hoped = np.array([policy.saved_bytes(row) for row in rows])
@@ -121,7 +127,7 @@ def _gains_at_margins(policy: InlinePolicy, lessons: Lessons) -> NDArray[np.floa
 
 
 def _fitted(
-    names: Sequence[str], groups: Sequence[Lessons], margin: float
+    names: Sequence[str], groups: Sequence[InliningLessons], margin: float
 ) -> InlinePolicy:
     """Trees over buckets of features, whose limits are quantiles of these lessons."""
     features = np.concatenate([each.features for each in groups])

@@ -73,17 +73,17 @@ class InlinePolicy:
 
     def save(self, path: Path) -> None:
         """Write the policy to a file."""
-        arrays = {
-            "format": np.array(_FORMAT),
-            "names": np.array(self.names),
-            "questions": self.questions.astype(np.uint8),
-            "limits": self.limits,
-            "values": self.values,
-            "base": np.array(self.base),
-            "margin": np.array(self.margin),
-        }
         with path.open("wb") as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(
+                file,
+                format=np.array(_FORMAT),
+                names=np.array(self.names),
+                questions=self.questions.astype(np.uint8),
+                limits=self.limits,
+                values=self.values,
+                base=np.array(self.base),
+                margin=np.array(self.margin),
+            )
 
 
 def read_inline_policy(path: Path) -> InlinePolicy:
@@ -124,7 +124,7 @@ def policy_of(
     questions, buckets, values, base = trees
     limits = np.full(questions.shape, np.inf)
     for place in np.ndindex(questions.shape):
-        known = edges[questions[place]]
+        known = edges[int(questions[place])]
         if buckets[place] < len(known):
             limits[place] = known[buckets[place]]
     return InlinePolicy(

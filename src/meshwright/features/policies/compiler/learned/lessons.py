@@ -1,4 +1,4 @@
-"""What units teach: features of decisions, and the bytes that inlining saved there."""
+"""Lessons of units: features of decisions, and the bytes that inlining saved there."""
 
 import zipfile
 from collections import defaultdict
@@ -24,7 +24,7 @@ from meshwright.features.policies.compiler.tuning.prepared import PreparedUnit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lessons:
+class InliningLessons:
     """Decisions of one unit, each with what the opposite would change.
 
     Letters: N decisions, F features. names: of the features. features: [N, F].
@@ -53,11 +53,11 @@ class Lessons:
         part.replace(path)
 
 
-def read_lessons(path: Path) -> Lessons:
-    """The lessons that `Lessons.save` wrote."""
+def read_lessons(path: Path) -> InliningLessons:
+    """The lessons that `InliningLessons.save` wrote."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return Lessons(
+            return InliningLessons(
                 tuple(str(name) for name in arrays["names"]),
                 arrays["features"],
                 arrays["saved_bytes"],
@@ -76,7 +76,7 @@ def default_lessons(
     pool: Executor,
     end_at: float,
     savings: Path | None = None,
-) -> Lessons:
+) -> InliningLessons:
     """Lessons at the compiler's own decisions.
 
     savings: a file of `policies tune`, which has measured them already.
@@ -95,7 +95,7 @@ def policy_lessons(
     pool: Executor,
     end_at: float,
     policy: Advise,
-) -> Lessons | None:
+) -> InliningLessons | None:
     """Lessons at a policy's decisions; `None` if a replay does not give its object."""
     made, calls = _traced(compiler, job, policy)
     inlined = inlined_at(job.graph, {c.place for c in calls if c.is_inlined})
@@ -140,12 +140,12 @@ def _by_place(
 
 def _joined(
     calls: list[TracedCall], savings: Mapping[CallPlace, int], text_bytes: int
-) -> Lessons:
+) -> InliningLessons:
     """Lessons of the traced decisions whose savings are known."""
     known = [call for call in calls if call.place in savings]
     names = tuple(sorted(known[0].features)) if known else ()
     rows = [[call.features[name] for name in names] for call in known]
-    return Lessons(
+    return InliningLessons(
         names,
         np.array(rows, np.int64).reshape(len(known), len(names)),
         np.array([savings[call.place] for call in known], np.float32),

@@ -41,10 +41,9 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 class _Handler(socketserver.StreamRequestHandler):
     """One compilation."""
 
-    server: _Server
-
     def handle(self) -> None:
         """Answer the decisions of a compilation."""
+        assert isinstance(self.server, _Server), "a handler of this server"
         policy, changed = self.server.policy, 0
 
         def advise(call: Observation) -> int:
@@ -58,7 +57,10 @@ class _Handler(socketserver.StreamRequestHandler):
         try:
             self.wfile.write(b"+")
             channel.converse(lambda: _is_closed(self.connection))
-            answers = {"decisions": len(channel.decisions), "changed": changed}
+            answers: dict[str, object] = {
+                "decisions": len(channel.decisions),
+                "changed": changed,
+            }
             if channel.fault is not None:
                 answers["fault"] = f"{type(channel.fault).__name__}: {channel.fault}"
             self.wfile.write(f"{json.dumps(answers)}\n".encode())

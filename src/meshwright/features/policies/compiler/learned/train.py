@@ -12,12 +12,12 @@ from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, fingerprint
 from meshwright.features.policies.compiler.learned.fitting import (
-    CurvePoint,
+    TransferPoint,
     fit_policy,
 )
 from meshwright.features.policies.compiler.learned.inline_policy import InlinePolicy
 from meshwright.features.policies.compiler.learned.lessons import (
-    Lessons,
+    InliningLessons,
     default_lessons,
     policy_lessons,
     read_lessons,
@@ -27,7 +27,7 @@ from meshwright.features.policies.compiler.tuning.prepared import prepare_unit
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """How to train.
+    """Options of a training.
 
     held_out: projects that teach nothing, and on which the policy is measured.
     decisions: a folder of `policies tune`, whose savings are taken where it has some.
@@ -58,14 +58,14 @@ class TrainedPolicy:
     """A policy, its learning curve, and its sizes; skipped: why units taught nothing."""
 
     policy: InlinePolicy
-    curve: list[CurvePoint]
+    curve: list[TransferPoint]
     sizes: list[ProjectSize]
     skipped: list[str]
 
 
 @dataclass(slots=True)
 class _Training:
-    """What the steps of one training share."""
+    """State that the steps of one training share."""
 
     compiler: ClangCompiler
     out: Path
@@ -77,9 +77,9 @@ class _Training:
 
     def lessons(
         self, units: Sequence[Unit], number: int, policy: InlinePolicy | None
-    ) -> list[tuple[str, Lessons]]:
+    ) -> list[tuple[str, InliningLessons]]:
         """Lessons by project of one round, from files where an earlier run made them."""
-        found: list[tuple[str, Lessons]] = []
+        found: list[tuple[str, InliningLessons]] = []
         folder = self.out / "lessons" / f"round-{number}"
         folder.mkdir(parents=True, exist_ok=True)
         for place, unit in enumerate(_by_turns(units)):
@@ -96,7 +96,9 @@ class _Training:
             found.append((unit.project, read_lessons(path)))
         return found
 
-    def _measured(self, unit: Unit, policy: InlinePolicy | None) -> Lessons | None:
+    def _measured(
+        self, unit: Unit, policy: InlinePolicy | None
+    ) -> InliningLessons | None:
         """Lessons of a unit; `None` if it has none, and `skipped` says why."""
         compiler, pool, end_at = self.compiler, self.pool, self.end_at
         with tempfile.TemporaryDirectory(prefix="meshwright-train-") as folder:
@@ -186,7 +188,7 @@ def train_inlining(
 
 
 def _by_turns(units: Sequence[Unit]) -> Iterator[Unit]:
-    """Units with a project's next one after each other project's."""
+    """The smallest unit of each project, then the second smallest of each, and so on."""
     groups: dict[str, list[Unit]] = {}
     for unit in sorted(units, key=lambda unit: unit.source.stat().st_size):
         groups.setdefault(unit.project, []).append(unit)

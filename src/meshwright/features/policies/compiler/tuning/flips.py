@@ -83,7 +83,7 @@ def _changed(
 
 
 def _hosts(graph: CallGraph, inlined: frozenset[CallSite]) -> Mapping[str, set[str]]:
-    """By function, the functions that contain its code."""
+    """Functions that contain the code of others, by those."""
     hosts: defaultdict[str, set[str]] = defaultdict(set)
     for site in inlined:
         hosts[site.callee].add(graph.names.get(site.caller, site.caller))

@@ -14,7 +14,11 @@ from pathlib import Path
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler import driving
 from meshwright.features.policies.compiler.clang import Clang
-from meshwright.features.policies.compiler.driving.settings import PLAIN, SETTINGS
+from meshwright.features.policies.compiler.driving.settings import (
+    PLAIN,
+    SETTINGS,
+    UNUSED,
+)
 from meshwright.features.policies.compiler.learned.inline_policy import (
     read_inline_policy,
 )
@@ -58,7 +62,8 @@ def compiler_driver(clang: Clang, settings: Mapping[str, object]) -> Generator[P
         else:
             cxx.append("--driver-mode=g++")
         commands = {"c": list(clang.command), "c++": cxx}
-        whole = {"command": commands, "notes": str(folder / "notes"), **settings}
+        notes = str(folder / "notes")
+        whole = {**UNUSED, "command": commands, "notes": notes, **settings}
         (folder / "settings.json").write_text(json.dumps(whole))
         start = _driver_start(folder)
         for language, names in (("c", _C), ("c++", _CXX)):
@@ -148,7 +153,7 @@ def build_asking(
     *,
     check: bool = True,
 ) -> tuple[int, list[ObjectSizes]]:
-    """As `build_with_policy`, with a policy that answers at a socket."""
+    """Run a build as `build_with_policy` does, with a policy that answers at a socket."""
     asks = {"socket": str(socket), "check": check}
     settings = {"mode": "advise", "seconds": seconds, **asks}
     return _build(clang, command, flags, settings)
@@ -196,7 +201,7 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
 
 
 def _lines(notes: Path) -> list[str]:
-    """What the driver noted, each line once."""
+    """The notes of the driver, each line once."""
     return list(dict.fromkeys(notes.read_text().splitlines() if notes.exists() else ()))
 
 

@@ -16,7 +16,7 @@ from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.clang import find_clang
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import read_corpus
-from meshwright.features.policies.compiler.project import (
+from meshwright.features.policies.compiler.projects.build import (
     ObjectSizes,
     build_with_policy,
     build_with_replays,

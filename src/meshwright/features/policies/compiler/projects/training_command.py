@@ -12,13 +12,13 @@ from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
-from meshwright.features.policies.compiler.learned.fitting import CurvePoint
+from meshwright.features.policies.compiler.learned.fitting import TransferPoint
 from meshwright.features.policies.compiler.learned.train import (
     ProjectSize,
     TrainingPlan,
     train_inlining,
 )
-from meshwright.features.policies.compiler.tuning.tuning_command import ClangName
+from meshwright.features.policies.compiler.projects.tuning_command import ClangName
 
 
 def train_command(  # noqa: PLR0913  the options of a command
@@ -71,7 +71,7 @@ def _every_fourth(units: Sequence[Unit]) -> list[str]:
     return sorted({unit.project for unit in units})[3::4]
 
 
-def _curve_table(curve: Sequence[CurvePoint]) -> Table:
+def _curve_table(curve: Sequence[TransferPoint]) -> Table:
     rows = [
         (
             f"{point.projects}",
