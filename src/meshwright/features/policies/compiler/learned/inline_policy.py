@@ -49,27 +49,28 @@ class InlinePolicy:
     def __call__(self, call: Observation) -> int:
         """Whether to inline a call, 0 or 1."""
         try:
-            features = [call.features[name][0] for name in self.names]
+            features = np.concatenate([call.features[name] for name in self.names])
         except KeyError as missing:
             raise PolicyError(
                 f"this compiler has no feature {missing}, which the policy was trained"
                 " with; train a policy with this compiler"
             ) from None
-        saved = self.saved_bytes(np.array(features, np.float64))
+        saved = self.saved_bytes(features)
         if abs(saved) <= self.margin:
             return call.default or 0
         return int(saved > 0)
 
-    def saved_bytes(self, features: NDArray[np.float64]) -> float:
+    def saved_bytes(self, features: NDArray[np.generic]) -> float:
         """Bytes that inlining is expected to save, from one call's features."""
         trees, leaves = self.questions.shape
-        starts = np.arange(trees) * leaves
-        questions, limits = self.questions.ravel(), self.limits.ravel()
-        nodes = np.ones(trees, np.int64)
-        for _ in range(leaves.bit_length() - 1):
-            at = starts + nodes
-            nodes = 2 * nodes + (features[questions[at]] > limits[at])
-        return self.base + float(self.values.ravel()[starts + nodes - leaves].sum())
+        # All questions at once cost less than those of each level in turn.
+        above = (features.take(self.questions) > self.limits).ravel()
+        starts = np.arange(0, trees * leaves, leaves)
+        at = starts + 1
+        for _ in range(leaves.bit_length() - 2):
+            at = 2 * at - starts + above[at]
+        at = 2 * at - starts + above[at] - leaves
+        return self.base + float(self.values.take(at).sum())
 
     def save(self, path: Path) -> None:
         """Write the policy to a file."""

@@ -23,6 +23,11 @@ from meshwright.features.policies.compiler.tuning.call_graph import CallGraph
 from meshwright.features.policies.compiler.tuning.prepared import PreparedUnit
 
 
+MOST_COMPILATIONS = 16
+"""Compilations by which the calls of one unit are measured; jsoncpp's json_value.cpp has
+900 calls, and many small projects teach more than each call of one large unit."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class InliningLessons:
     """Decisions of one unit, each with what the opposite would change.
@@ -76,17 +81,19 @@ def default_lessons(
     pool: Executor,
     end_at: float,
     savings: Path | None = None,
+    most: int = MOST_COMPILATIONS,
 ) -> InliningLessons:
     """Lessons at the compiler's own decisions.
 
-    savings: a file of `policies tune`, which has measured them already.
+    savings: a file of `policies tune`, which has measured them already. most:
+        compilations for one unit, of which each measures many calls.
     """
     made, calls = _traced(compiler, job, lambda call: call.default)
     if savings is not None and savings.exists():
         return _joined(calls, read_savings(savings), made)
     search = job.search(compiler, pool, end_at)
     state = search.explicit(search.compilations.state({}, "Original"))
-    return _joined(calls, _by_place(job.graph, search.savings(state)), made)
+    return _joined(calls, _by_place(job.graph, search.savings(state, most)), made)
 
 
 def policy_lessons(
@@ -95,6 +102,7 @@ def policy_lessons(
     pool: Executor,
     end_at: float,
     policy: Advise,
+    most: int = MOST_COMPILATIONS,
 ) -> InliningLessons | None:
     """Lessons at a policy's decisions; `None` if a replay does not give its object."""
     made, calls = _traced(compiler, job, policy)
@@ -103,7 +111,7 @@ def policy_lessons(
     state = search.compilations.state(dict.fromkeys(inlined, True), "NeverInline")
     if state.size != made:
         return None
-    savings = search.savings(search.explicit(state))
+    savings = search.savings(search.explicit(state), most)
     return _joined(calls, _by_place(job.graph, savings), made)
 
 

@@ -96,10 +96,15 @@ class InliningSearch:
             self._saved,
         )
 
-    def savings(self, state: InliningState) -> dict[CallSite, int]:
-        """Bytes that inlining each call of a state saves if all others stay."""
+    def savings(self, state: InliningState, most: int) -> dict[CallSite, int]:
+        """Bytes that inlining each call of a state saves if all others stay.
+
+        most: compilations, beyond which the calls of the fullest batches are measured.
+        """
         flips = single_flips(self.graph, state.sized.inlined)
-        return _saved_bytes(self._gains_by_function(state, flips))
+        batches = sorted(batches_of(flips), key=len, reverse=True)[:most]
+        measured = [flip for batch in batches for flip in batch]
+        return _saved_bytes(self._gains_by_function(state, measured))
 
     def explicit(self, state: InliningState) -> InliningState:
         """A state with the same code and a decision for each call, for any fallback."""
