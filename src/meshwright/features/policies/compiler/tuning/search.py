@@ -147,7 +147,7 @@ class InliningSearch:
     def _gains_by_function(
         self, state: InliningState, flips: Sequence[Flip]
     ) -> list[tuple[int, Flip]]:
-        """What flips gain, many of them measured by one compilation."""
+        """Gains of flips in bytes, many of them measured by one compilation."""
         batches = batches_of(flips)
         changes = [_merged(flip.decisions for flip in batch) for batch in batches]
         tried = self.compilations.states(
@@ -168,7 +168,7 @@ class InliningSearch:
     def _gains(
         self, state: InliningState, flips: Sequence[Flip]
     ) -> list[tuple[int, Flip]]:
-        """What flips gain, each of them compiled alone."""
+        """Gains of flips in bytes, each of them compiled alone."""
         tried = self.compilations.states(
             [{**state.decisions, **flip.decisions} for flip in flips], state.fallback
         )
@@ -184,22 +184,21 @@ class InliningSearch:
         if not gains:
             return state
         joined = _merged(flip.decisions for _, flip in gains)
-        done = self.compilations.states([{**state.decisions, **joined}], state.fallback)
-        if not done:
-            return state
+        # Compiled even if time is over, so that a round's measurements are not lost.
+        done = self.compilations.state({**state.decisions, **joined}, state.fallback)
         hoped = sum(gain for gain, _ in gains)
-        if done[0].size <= state.size - _HOPED * hoped:
-            return done[0]
-        if len(gains) == 1:
-            return min(state, done[0], key=lambda each: each.size)
+        if done.size <= state.size - _HOPED * hoped:
+            return done
+        if len(gains) == 1 or self.compilations.is_over:
+            return min(state, done, key=lambda each: each.size)
         half = len(gains) // 2
         parts = self._combined(state, gains[:half])
         parts = self._combined(parts, gains[half:])
-        return min(parts, done[0], key=lambda each: each.size)
+        return min(parts, done, key=lambda each: each.size)
 
 
 def _saved_bytes(gains: Iterable[tuple[int, Flip]]) -> dict[CallSite, int]:
-    """What inlining saves by call, from what deciding it otherwise gains."""
+    """Bytes that inlining saves by call, from gains of deciding each call otherwise."""
     return {
         site: gain if inlines else -gain
         for gain, flip in gains
