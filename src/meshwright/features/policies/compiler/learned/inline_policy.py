@@ -4,6 +4,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class InlinePolicy:
             return call.default or 0
         return int(saved > 0)
 
-    def saved_bytes(self, features: NDArray[np.generic]) -> float:
+    def saved_bytes(self, features: NDArray[Any]) -> float:
         """Bytes that inlining is expected to save, from one call's features."""
         trees, leaves = self.questions.shape
         # All questions at once cost less than those of each level in turn.
