@@ -7,7 +7,6 @@ import select
 import socket
 import struct
 import subprocess
-import tempfile
 from pathlib import Path
 
 from meshwright.features.policies.compiler.driving.commands import object_of
@@ -86,35 +85,34 @@ def _advised(
 
     `OSError` or `ValueError` if the policy's process is gone, fails or hangs.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="meshwright-ask-") as folder,
-        socket.socket(socket.AF_UNIX) as line,
-        tempfile.TemporaryFile() as errors,
-    ):
+    with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(_IDLE_S)
         line.connect(settings["socket"])
-        line.sendall(f"{folder}/channel\n".encode())
-        if line.recv(1) != b"+":
+        # The policy's process makes the fifos and their folder, and removes them.
+        base = line.recv(4096).decode().strip()
+        if not base:
             raise ValueError("the policy process ended")
-        options = [*INLINE_OPTIONS[:-1], f"{INLINE_OPTIONS[-1]}{folder}/channel"]
+        options = [*INLINE_OPTIONS[:-1], f"{INLINE_OPTIONS[-1]}{base}"]
         extra = [part for option in options for part in ("-mllvm", option)]
-        process = subprocess.Popen(
-            ended_with_parent([*command, *extra, "-o", str(out)]),
-            stderr=errors,
-            start_new_session=True,
-        )
-        try:
-            _wait(process, line, settings["seconds"])
-        finally:
-            end_group(process)
-        if process.returncode:
-            raise ValueError("the compilation with the policy fails")
+        with Path(f"{base}.errors").open("w+b") as errors:
+            process = subprocess.Popen(
+                ended_with_parent([*command, *extra, "-o", str(out)]),
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                _wait(process, line, settings["seconds"])
+            finally:
+                end_group(process)
+            if process.returncode:
+                raise ValueError("the compilation with the policy fails")
+            errors.seek(0)
+            printed = errors.read()
         line.shutdown(socket.SHUT_WR)
         answers = json.loads(line.makefile().readline() or "{}")
         if answers.get("fault") or "decisions" not in answers:
             raise ValueError(answers.get("fault") or "the policy process ended")
-        errors.seek(0)
-        return errors.read(), answers
+        return printed, answers
 
 
 def _wait(

@@ -6,14 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driving.advising import advise
 from meshwright.features.policies.compiler.driving.commands import (
     is_own,
     source_of,
     unit_flags,
     unit_name,
 )
-from meshwright.features.policies.compiler.driving.replaying import replay
 from meshwright.features.policies.compiler.driving.settings import (
     PLAIN,
     SETTINGS,
@@ -38,8 +36,13 @@ def main() -> int:
         if status == 0:
             _record(settings, arguments, source)
         return status
+    # Each compilation pays for the modules that it imports.
     if settings["mode"] == "advise":
+        from meshwright.features.policies.compiler.driving.advising import advise
+
         return advise(settings, command, arguments, source)
+    from meshwright.features.policies.compiler.driving.replaying import replay
+
     return replay(settings, command, arguments, source)
 
 

@@ -15,7 +15,7 @@ from meshwright.features.policies.compiler.learned.lessons import InliningLesson
 from meshwright.features.policies.trees.boosted_trees import fit, no_forest
 
 _TREES = 60
-_FOLDS = 5
+_FOLDS = 12
 _LARGEST = 200.0
 """Bytes to which what a call saves is clipped, so that no call outweighs hundreds."""
 

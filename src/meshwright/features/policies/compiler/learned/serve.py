@@ -1,7 +1,7 @@
 """A process that answers the compilers of a build with a learned policy.
 
-A compilation connects to a socket and names its fifos. The process makes them, says "+",
-answers decisions until the compilation closes its side, and tells how many there were.
+A compilation connects to a socket. The process makes fifos and tells their name, answers
+decisions until the compilation closes its side, and tells how many there were.
 If it is killed, each compilation goes on with the compiler's own heuristic.
 """
 
@@ -52,22 +52,25 @@ class _Handler(socketserver.StreamRequestHandler):
             changed += answer != call.default
             return answer
 
-        channel = Channel(Path(self.rfile.readline().decode().strip()), advise)
-        channel.open()
-        try:
-            self.wfile.write(b"+")
-            channel.converse(lambda: _is_closed(self.connection))
-            answers: dict[str, object] = {
-                "decisions": len(channel.decisions),
-                "changed": changed,
-            }
-            if channel.fault is not None:
-                answers["fault"] = f"{type(channel.fault).__name__}: {channel.fault}"
-            self.wfile.write(f"{json.dumps(answers)}\n".encode())
-        except BrokenPipeError:
-            pass  # the compilation was ended
-        finally:
-            channel.close()
+        beside = Path(str(self.server.server_address)).parent
+        with tempfile.TemporaryDirectory(dir=beside) as folder:
+            channel = Channel(Path(folder, "channel"), advise)
+            channel.open()
+            try:
+                self.wfile.write(f"{channel.base}\n".encode())
+                channel.converse(lambda: _is_closed(self.connection))
+                answers: dict[str, object] = {
+                    "decisions": len(channel.decisions),
+                    "changed": changed,
+                }
+                if channel.fault is not None:
+                    what = f"{type(channel.fault).__name__}: {channel.fault}"
+                    answers["fault"] = what
+                self.wfile.write(f"{json.dumps(answers)}\n".encode())
+            except BrokenPipeError:
+                pass  # the compilation was ended
+            finally:
+                channel.close()
 
 
 def _is_closed(connection: socket.socket) -> bool:
