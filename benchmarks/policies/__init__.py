@@ -1,1 +1,1 @@
-"""Learned policies in systems: eviction in caches."""
+"""Learned policies in systems: eviction in caches, inlining in a compiler."""

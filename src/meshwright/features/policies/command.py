@@ -23,7 +23,10 @@ from meshwright.features.policies.cache.simulate import (
     simulate,
 )
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
-from meshwright.features.policies.compiler.tuning.tuning_command import (
+from meshwright.features.policies.compiler.projects.training_command import (
+    train_command,
+)
+from meshwright.features.policies.compiler.projects.tuning_command import (
     build_command,
     corpus_command,
     tune_command,
@@ -44,6 +47,7 @@ def _group() -> None:
 
 policies_command.command("corpus")(corpus_command)
 policies_command.command("tune")(tune_command)
+policies_command.command("train")(train_command)
 policies_command.command(
     "build",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": False},

@@ -9,21 +9,25 @@ import pytest
 
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
-from meshwright.features.policies.compiler.project import build, record
+from meshwright.features.policies.compiler.projects.build import (
+    build_with_replays,
+    record,
+)
 from meshwright.features.policies.compiler.replay import Decisions
 from meshwright.features.policies.compiler.tuning.call_graph import (
     CallGraph,
     parse_call_graph,
 )
-from meshwright.features.policies.compiler.tuning.search import InliningSearch, Sized
+from meshwright.features.policies.compiler.tuning.search import InliningSearch
+from meshwright.features.policies.compiler.tuning.states import Sized
 from meshwright.features.policies.compiler.tuning.tune import tune
 from tests.features.policies.compiler.programs import c_program
 
 
 def search(cc: ClangCompiler, file: Path, graph: CallGraph) -> InliningSearch:
-    def size(decisions: Decisions, fallback: str) -> Sized:
-        made = cc.replay(file, ["-Oz"], decisions, fallback)
-        return Sized(made.text_bytes, made.inlined)
+    def size(decisions: Decisions, fallback: str, by_function: bool) -> Sized:
+        made = cc.replay(file, ["-Oz"], decisions, fallback, by_function=by_function)
+        return Sized(made.text_bytes, made.inlined, made.functions)
 
     return InliningSearch(graph, size, ThreadPoolExecutor(2), time.monotonic() + 300)
 
@@ -86,21 +90,22 @@ def test_a_project_is_tuned_and_built(
     corpus, out = tmp_path / "corpus", tmp_path / "decisions"
     assert record(cc.clang, project, corpus, ["-Oz"]) == 2
     units = read_corpus(corpus)
-    assert [unit.name for unit in units] == ["project-one.c", "project-two.c"]
-    found = tune(units, cc, out, seconds=20)
+    names = [unit.name.rsplit("@", 1)[0] for unit in units]
+    assert names == ["project-one.c", "project-two.c"]
+    found = tune(units, cc, out, seconds=200)
     assert all(unit.text_bytes <= unit.default_bytes for unit in found)
     assert sum(u.text_bytes for u in found) < sum(u.default_bytes for u in found)
-    assert tune(units, cc, out, seconds=20) == found  # from the journal
+    assert tune(units, cc, out, seconds=200) == found  # from the journal
     monkeypatch.chdir(project)
-    status, sizes = build(cc.clang, ["make"], out, ["-Oz"])
+    status, sizes = build_with_replays(cc.clang, ["make"], out, ["-Oz"])
     assert status == 0
     assert {each.object: each.after for each in sizes} == {
-        f"{Path(unit.unit[len('project-') :]).stem}.o": unit.text_bytes
+        f"{Path(unit.unit.removeprefix('project-')).stem}.o": unit.text_bytes
         for unit in found
     }
     moved = project.rename(project.parent / "renamed")
     monkeypatch.chdir(moved)
-    status, elsewhere = build(cc.clang, ["make", "-B"], out, ["-Oz"])
+    status, elsewhere = build_with_replays(cc.clang, ["make", "-B"], out, ["-Oz"])
     assert status == 0
     assert [each.after for each in elsewhere] == [each.after for each in sizes]
     monkeypatch.chdir(moved.rename(project))
@@ -108,7 +113,7 @@ def test_a_project_is_tuned_and_built(
     text = (project / "two.c").read_text()
     (project / "two.c").write_text(text.replace("return x;", "\n\n\n\nreturn x;"))
     (project / "two.c").write_text("int more;\n" + (project / "two.c").read_text())
-    status, again = build(cc.clang, ["make", "-B"], out, ["-Oz"])
+    status, again = build_with_replays(cc.clang, ["make", "-B"], out, ["-Oz"])
     assert status == 0
     assert all(each.after <= each.before for each in again)
 
@@ -142,7 +147,7 @@ def test_a_build_never_fails_for_its_decisions(
     for name in ("one", "two"):
         (broken / f"{name}.c.replay").write_text("no decisions")
     monkeypatch.chdir(project)
-    status, sizes = build(cc.clang, ["make"], broken, flags.split())
+    status, sizes = build_with_replays(cc.clang, ["make"], broken, flags.split())
     assert status == 0
     assert (project / "one.o").stat().st_size > 0
     assert all(said in each.fault for each in sizes)

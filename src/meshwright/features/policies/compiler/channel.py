@@ -9,7 +9,6 @@ newline follow; the answer is the raw tensor of the advice
 import json
 import os
 import select
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from meshwright.features.policies.compiler.driver import end_group
 
 _DTYPES = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8"}
 _POLL_S = 0.05
@@ -48,7 +45,7 @@ Advise = Callable[[Observation], float | None]
 
 @dataclass(slots=True)
 class Channel:
-    """One end of the two fifos `base`.in and `base`.out; `converse` until the process ends.
+    """One end of the two fifos `base`.in and `base`.out; `converse` with a compiler.
 
     decisions: the answers so far. fault: what ended the conversation early.
     """
@@ -73,20 +70,20 @@ class Channel:
         os.close(self._in)
         os.close(self._out)
 
-    def converse(self, process: "subprocess.Popen[bytes]") -> None:
-        """Answer until the process ends; a fault of the policy kills the process."""
+    def converse(self, has_ended: Callable[[], bool]) -> None:
+        """Answer until the compiler has ended, or the policy fails, which is a `fault`."""
         try:
-            header = self._line(process)
+            header = self._line(has_ended)
             if header is None:
                 return
             layout = json.loads(header)
             tensors = [_tensor(spec) for spec in layout["features"]]
             advice = np.dtype(_tensor(layout["advice"])[1])
             total = sum(dtype.itemsize * count for _, dtype, count in tensors)
-            while (line := self._line(process)) is not None:
+            while (line := self._line(has_ended)) is not None:
                 if b'"observation"' not in line:
                     continue  # {"context": name}, before each module
-                raw = self._take(process, total + 1)
+                raw = self._take(has_ended, total + 1)
                 if raw is None:
                     return
                 decision = self.advise(Observation(_arrays(raw, tensors)))
@@ -94,26 +91,25 @@ class Channel:
                 os.write(self._in, np.asarray(decision or 0, advice).tobytes())
         except Exception as fault:  # noqa: BLE001  any fault of the user's policy
             self.fault = fault
-            end_group(process)
 
-    def _line(self, process: "subprocess.Popen[bytes]") -> bytes | None:
+    def _line(self, has_ended: Callable[[], bool]) -> bytes | None:
         while b"\n" not in self._rest:
-            if not self._read(process):
+            if not self._read(has_ended):
                 return None
         line, self._rest = self._rest.split(b"\n", 1)
         return line
 
-    def _take(self, process: "subprocess.Popen[bytes]", size: int) -> bytes | None:
+    def _take(self, has_ended: Callable[[], bool], size: int) -> bytes | None:
         while len(self._rest) < size:
-            if not self._read(process):
+            if not self._read(has_ended):
                 return None
         raw, self._rest = self._rest[:size], self._rest[size:]
         return raw
 
-    def _read(self, process: "subprocess.Popen[bytes]") -> bool:
-        """Read what has come; `False` if the process has ended and nothing is left."""
+    def _read(self, has_ended: Callable[[], bool]) -> bool:
+        """Read what has come; `False` if the compiler has ended and nothing is left."""
         while True:
-            ended = process.poll() is not None
+            ended = has_ended()
             if select.select([self._out], [], [], 0 if ended else _POLL_S)[0]:
                 try:
                     new = os.read(self._out, 1 << 16)

@@ -5,19 +5,22 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Advise, Channel
 from meshwright.features.policies.compiler.clang import find_clang
-from meshwright.features.policies.compiler.driver import (
+from meshwright.features.policies.compiler.driving.advising import INLINE_OPTIONS
+from meshwright.features.policies.compiler.driving.object_file import function_bytes
+from meshwright.features.policies.compiler.driving.processes import (
     end_group,
-    replay_flags,
+    ended_with_parent,
     run_group,
-    text_bytes,
 )
+from meshwright.features.policies.compiler.driving.remarks import replay_flags
+from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
@@ -26,12 +29,7 @@ from meshwright.features.policies.compiler.replay import (
 )
 
 _CHANNELS: Mapping[str, tuple[str, ...]] = {
-    "inline": (
-        "-enable-ml-inliner=release",
-        "-inliner-interactive-include-default",
-        "-ml-advisor-size-increase-threshold=1e9",  # else none is asked after doubling
-        "-inliner-interactive-channel-base=",
-    ),
+    "inline": INLINE_OPTIONS,
     "evict": (
         "-regalloc-enable-advisor=release",
         "-regalloc-evict-interactive-channel-base=",
@@ -49,7 +47,8 @@ class ClangObject:
     """An object and how it came about.
 
     decisions: the answers of the policy, by kind. inlined: the calls that were inlined;
-        empty unless decisions were replayed. fault: why the compiler's own heuristic
+        empty unless decisions were replayed. functions: bytes by function, if asked for;
+        "" names the bytes of none. fault: why the compiler's own heuristic
         decided, in spite of a policy; "" if it did not.
     """
 
@@ -57,6 +56,7 @@ class ClangObject:
     text_bytes: int
     decisions: Mapping[str, Sequence[float]]
     inlined: frozenset[CallSite] = frozenset()
+    functions: Mapping[str, int] = field(default_factory=dict[str, int])
     fault: str = ""
 
 
@@ -115,10 +115,13 @@ class ClangCompiler:
         flags: Sequence[str],
         decisions: Decisions,
         fallback: str = "Original",
+        *,
+        by_function: bool = False,
     ) -> ClangObject:
         """Compile a file with decisions about inlining, without a policy process.
 
-        fallback: who decides about other calls, as in `replay_flags`.
+        fallback: who decides about other calls, as in `replay_flags`. by_function:
+            measure each function, in a section of its own.
         """
         with tempfile.TemporaryDirectory(dir=self._folder) as place:
             folder = Path(place)
@@ -131,9 +134,15 @@ class ClangCompiler:
                     nothing = CallSite("-", ("-:0:0",))
                     write_replay(folder / "replay", {nothing: False})
                 extra = replay_flags(str(folder / "replay"), fallback)
-            out, text = self._run(source, (*flags, *remarks, *extra), folder)
-            content, size = out.read_bytes(), text_bytes(out)
-            return ClangObject(content, size, {}, inlined_sites(text))
+            split = ("-ffunction-sections",) if by_function else ()
+            out, text = self._run(source, (*flags, *remarks, *extra, *split), folder)
+            return ClangObject(
+                out.read_bytes(),
+                text_bytes(out),
+                {},
+                inlined_sites(text),
+                function_bytes(out) if by_function else {},
+            )
 
     def ir(self, source: str | Path, flags: Sequence[str]) -> str:
         """The LLVM IR of a file before any optimisation, with places of lines."""
@@ -202,21 +211,25 @@ def _converse(
 ) -> str:
     """Run a compiler and answer it on all channels; why it failed, or "".
 
-    Linux ends it with this process: a clang whose other end is gone reads forever.
+    A policy that fails ends the compiler, which would wait for its answer.
     """
-    if shutil.which("setpriv"):
-        command = ["setpriv", "--pdeathsig", "KILL", *command]
     for channel in channels.values():
         channel.open()
     process = subprocess.Popen(
-        command,
+        ended_with_parent(list(command)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+    def converse(channel: Channel) -> None:
+        channel.converse(lambda: process.poll() is not None)
+        if channel.fault is not None:
+            end_group(process)
+
     threads = [
-        threading.Thread(target=channel.converse, args=(process,), daemon=True)
+        threading.Thread(target=converse, args=(channel,), daemon=True)
         for channel in channels.values()
     ]
     for thread in threads:
@@ -232,8 +245,13 @@ def _converse(
         if not any(thread.is_alive() for thread in threads):
             for channel in channels.values():
                 channel.close()
+    return _fault(channels, process.returncode)
+
+
+def _fault(channels: Mapping[str, Channel], status: int) -> str:
+    """Why a compilation with policies failed, or ""."""
     for kind, channel in channels.items():
         if channel.fault is not None:
             what = f"{type(channel.fault).__name__}: {channel.fault}"
             return f"the {kind} policy failed ({what})"
-    return f"the compiler ended with {process.returncode}" if process.returncode else ""
+    return f"the compiler ended with {status}" if status else ""

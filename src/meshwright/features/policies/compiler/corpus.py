@@ -1,10 +1,12 @@
 """A corpus: units that compile by themselves, with the flags of their projects."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.clang import Clang
 from meshwright.plain import Reader
 
 
@@ -53,3 +55,9 @@ def read_corpus(folder: Path) -> list[Unit]:
             Unit(entry.name, entry.project, entry.language, entry.flags, source)
         )
     return units
+
+
+def fingerprint(unit: Unit, clang: Clang) -> str:
+    """A text that tells a unit's source, flags and compiler from others."""
+    content = unit.source.read_bytes() + repr((unit.flags, clang)).encode()
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driver import inlined_lines
+from meshwright.features.policies.compiler.driving.remarks import inlined_lines
 
 _LINE = re.compile(
     r"remark: '(.+)' (inlined|will not be inlined) into '.+' at callsite (.+);"

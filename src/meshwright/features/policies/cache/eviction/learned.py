@@ -11,12 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.learning.boosted_trees import (
-    Forest,
-    fit,
-    no_forest,
-    predict,
-)
 from meshwright.features.policies.cache.eviction.learning.histories import (
     FEATURES,
     History,
@@ -40,6 +34,12 @@ from meshwright.features.policies.cache.eviction.learning.members import (
     random_below,
 )
 from meshwright.features.policies.cache.eviction.queues import note_evicted
+from meshwright.features.policies.trees.boosted_trees import (
+    Forest,
+    fit,
+    no_forest,
+    predict,
+)
 from meshwright.search.compiled import compiled, compiled_in_place
 
 _TREES, _EXAMPLES, _WAITING = 20, 1 << 15, 1 << 18

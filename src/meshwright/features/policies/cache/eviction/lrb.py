@@ -13,12 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.features.policies.cache.eviction.learning.boosted_trees import (
-    Forest,
-    fit,
-    no_forest,
-    predict,
-)
 from meshwright.features.policies.cache.eviction.learning.histories import (
     FEATURES,
     History,
@@ -46,6 +40,12 @@ from meshwright.features.policies.cache.eviction.queues import (
     last,
     leave,
     move,
+)
+from meshwright.features.policies.trees.boosted_trees import (
+    Forest,
+    fit,
+    no_forest,
+    predict,
 )
 from meshwright.search.compiled import compiled, compiled_in_place
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from meshwright.features.policies.compiler.replay import CallSite
+from meshwright.features.policies.compiler.savings import CallPlace
 
 _DEFINE = re.compile(r'^define .*?@("[^"]+"|[\w.$]+)\(.*?!dbg !(\d+)')
 _CALL = re.compile(r'\b(?:call|invoke)\b.*?@("[^"]+"|[\w.$]+)\(')
@@ -20,6 +21,8 @@ class CallGraph:
     calls: Mapping[str, tuple[CallSite, ...]]
     names: Mapping[str, str]
     """By name in a call site, the symbol of a function."""
+    first_lines: Mapping[str, int]
+    """By name in a call site, the line where a function begins."""
 
     def sites(self, inlined: frozenset[CallSite]) -> frozenset[CallSite]:
         """Calls about which a compilation decides, if it inlines `inlined`.
@@ -51,6 +54,19 @@ class CallGraph:
         for function in self.calls:
             rest(function, frozenset({function}))
         return frozenset(seen)
+
+    def is_in(self, site: CallSite, part: frozenset[str]) -> bool:
+        """Whether a call is in the code of one of these functions."""
+        return self.names.get(site.caller, site.caller) in part
+
+    def place(self, site: CallSite) -> CallPlace:
+        """A call as remarks name it."""
+        name, line, column = site.places[0].rsplit(":", 2)
+        # LLVM keeps 16 bits of the difference, which macros can make negative.
+        offset = (int(line) + 0x8000) % 0x10000 - 0x8000
+        row = self.first_lines.get(name, 0) + offset
+        caller = self.names.get(site.caller, site.caller)
+        return CallPlace(caller, site.callee, row, int(column.split(".")[0]))
 
     def components(self) -> list[frozenset[str]]:
         """Sets of functions that call each other, directly or not.
@@ -95,18 +111,19 @@ def parse_call_graph(text: str) -> CallGraph:
             bodies[function][1].append((found[1].strip('"'), dbg[1]))
     calls: dict[str, tuple[CallSite, ...]] = {}
     names: dict[str, str] = {}
+    first_lines: dict[str, int] = {}
     for symbol, (scope, made) in bodies.items():
         program = nodes[scope]
         name = program.get("linkageName", program.get("name", symbol)).strip('"')
         names[name] = symbol
-        first = int(program.get("line", "0"))
+        first = first_lines[name] = int(program.get("line", "0"))
         sites = {
             CallSite(callee, (_place(name, nodes[dbg], first),))
             for callee, dbg in made
             if callee in bodies and dbg in nodes
         }
         calls[symbol] = tuple(sorted(sites))
-    return CallGraph(calls, names)
+    return CallGraph(calls, names, first_lines)
 
 
 def _place(name: str, location: Mapping[str, str], first: int) -> str:

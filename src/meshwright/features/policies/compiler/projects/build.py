@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler import driver
+from meshwright.features.policies.compiler import driving
 from meshwright.features.policies.compiler.clang import Clang
+from meshwright.features.policies.compiler.driving.settings import (
+    PLAIN,
+    SETTINGS,
+    UNUSED,
+)
+from meshwright.features.policies.compiler.learned.inline_policy import (
+    read_inline_policy,
+)
+from meshwright.features.policies.compiler.learned.serve import policy_process
 
 _C = ("cc", "gcc", "clang", *(f"clang-{n}" for n in range(17, 31)))
 _CXX = ("c++", "g++", "clang++", *(f"clang++-{n}" for n in range(17, 31)))
@@ -24,15 +33,18 @@ class ObjectSizes:
     """Text bytes of one object of a build, before and after.
 
     sites: inlined calls in its replay file. stale: those that this source lacks.
+    decisions: those that a policy took. changed: those in which it overruled the compiler.
     fault: why the object is the compiler's own; "" if nothing went wrong.
     """
 
     object: str
     before: int
     after: int
-    sites: int
-    stale: int
-    is_tuned: bool
+    sites: int = 0
+    stale: int = 0
+    is_tuned: bool = False
+    decisions: int = 0
+    changed: int = 0
     fault: str = ""
 
 
@@ -50,17 +62,36 @@ def compiler_driver(clang: Clang, settings: Mapping[str, object]) -> Generator[P
         else:
             cxx.append("--driver-mode=g++")
         commands = {"c": list(clang.command), "c++": cxx}
-        whole = {"command": commands, "notes": str(folder / "notes"), **settings}
+        notes = str(folder / "notes")
+        whole = {**UNUSED, "command": commands, "notes": notes, **settings}
         (folder / "settings.json").write_text(json.dumps(whole))
+        start = _driver_start(folder)
         for language, names in (("c", _C), ("c++", _CXX)):
             for name in names:
                 program = folder / name
                 program.write_text(
-                    f'#!/bin/sh\nexec "{sys.executable}" -S -E "{driver.__file__}"'
+                    f'#!/bin/sh\nexec "{sys.executable}" -S -E "{start}"'
                     f' {language} "$@"\n'
                 )
                 program.chmod(0o755)
         yield folder
+
+
+def _driver_start(folder: Path) -> Path:
+    """A script that runs the driver, and imports its modules but no others of ours.
+
+    Their names lead through folders without modules, so that a compilation does not pay
+    for what the whole of Meshwright imports.
+    """
+    package = driving.__name__.split(".")
+    parent = folder.joinpath("modules", *package[:-1])
+    parent.mkdir(parents=True)
+    (parent / package[-1]).symlink_to(Path(driving.__file__ or "").parent)
+    script = folder / "modules" / "compile.py"
+    script.write_text(
+        f"import sys\nfrom {driving.__name__}.main import main\nsys.exit(main())\n"
+    )
+    return script
 
 
 def environment_of(folder: Path) -> dict[str, str]:
@@ -71,11 +102,11 @@ def environment_of(folder: Path) -> dict[str, str]:
         "PATH": path,
         "CC": str(folder / "cc"),
         "CXX": str(folder / "c++"),
-        "MESHWRIGHT_POLICIES": str(folder / "settings.json"),
+        SETTINGS: str(folder / "settings.json"),
     }
 
 
-def build(
+def build_with_replays(
     clang: Clang,
     command: Sequence[str],
     replay: Path,
@@ -90,20 +121,58 @@ def build(
         raise PolicyError(
             f"{replay} has no replay files; make them by `meshwright policies tune`"
         )
-    settings = {
-        "mode": "replay",
-        "flags": list(flags),
-        "root": str(Path.cwd()),
-        "replay": str(replay.resolve()),
-        "seconds": seconds,
-    }
-    with compiler_driver(clang, settings) as folder:
+    settings = {"mode": "replay", "replay": str(replay.resolve()), "seconds": seconds}
+    return _build(clang, command, flags, settings)
+
+
+def build_with_policy(
+    clang: Clang,
+    command: Sequence[str],
+    policy: Path,
+    flags: Sequence[str] = (),
+    seconds: float = 120,
+    *,
+    check: bool = True,
+) -> tuple[int, list[ObjectSizes]]:
+    """Run a build with a learned policy: its exit status, and its objects.
+
+    check: whether to compile a file plainly as well where the policy has overruled the
+    compiler, and to keep the smaller object.
+    """
+    read_inline_policy(policy)
+    with policy_process(policy) as (path, _):
+        return build_asking(clang, command, path, flags, seconds, check=check)
+
+
+def build_asking(
+    clang: Clang,
+    command: Sequence[str],
+    socket: Path,
+    flags: Sequence[str] = (),
+    seconds: float = 120,
+    *,
+    check: bool = True,
+) -> tuple[int, list[ObjectSizes]]:
+    """Run a build as `build_with_policy` does, with a policy that answers at a socket."""
+    asks = {"socket": str(socket), "check": check}
+    settings = {"mode": "advise", "seconds": seconds, **asks}
+    return _build(clang, command, flags, settings)
+
+
+def _build(
+    clang: Clang,
+    command: Sequence[str],
+    flags: Sequence[str],
+    settings: Mapping[str, object],
+) -> tuple[int, list[ObjectSizes]]:
+    """Run a build through the driver: its exit status, and its objects."""
+    whole = {"flags": list(flags), "root": str(Path.cwd()), **settings}
+    with compiler_driver(clang, whole) as folder:
         try:
             done = subprocess.run(command, env=environment_of(folder), check=False)
         except OSError as fault:
             raise PolicyError(f"the build cannot start: {fault}") from None
-        notes = folder / "notes"
-        lines = notes.read_text().splitlines() if notes.exists() else []
+        lines = _lines(folder / "notes")
         sizes = [ObjectSizes(**json.loads(line)) for line in lines]
         return done.returncode, sizes
 
@@ -113,9 +182,8 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
     if not project.is_dir():
         raise PolicyError(f"{project} is no folder with a make or cmake project")
     (out / "units").mkdir(parents=True, exist_ok=True)
-    before = len(list((out / "units").glob("*.json")))
     with tempfile.TemporaryDirectory(prefix="meshwright-build-") as place:
-        copy = Path(place).resolve() / project.resolve().name
+        copy = Path(place).resolve() / _project_name(project.resolve(), out)
         shutil.copytree(project, copy, symlinks=True)
         settings = {
             "mode": "record",
@@ -126,20 +194,45 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
         }
         with compiler_driver(clang, settings) as folder:
             fault = _built(copy, environment_of(folder))
-    added = len(list((out / "units").glob("*.json"))) - before
+            added = len(_lines(folder / "notes"))
     if not added:
         raise PolicyError(f"building {project} compiled no C or C++ file ({fault})")
     return added
+
+
+def _lines(notes: Path) -> list[str]:
+    """The notes of the driver, each line once."""
+    return list(dict.fromkeys(notes.read_text().splitlines() if notes.exists() else ()))
+
+
+def _project_name(project: Path, out: Path) -> str:
+    """A name of a project in a corpus that no project from another folder has.
+
+    It is the end of its path, as long as needed.
+    """
+    record = out / "projects.json"
+    known: dict[str, str] = json.loads(record.read_text()) if record.exists() else {}
+    parts = project.parts[1:]
+    names = ("-".join(parts[-length:]) for length in range(1, len(parts) + 1))
+    name = next(
+        (each for each in names if known.get(each, str(project)) == str(project)),
+        f"{project.name}-{len(known)}",
+    )
+    known[name] = str(project)
+    record.write_text(json.dumps(known, indent=1))
+    return name
 
 
 def _built(copy: Path, environment: Mapping[str, str]) -> str:
     """Configure and build a project as far as it goes; why no file may be compiled."""
     fault = "it has nothing to compile"
     for command in _steps(copy, environment):
+        is_build = command[0] == "make" or "--build" in command
         done = subprocess.run(
             command,
             cwd=copy,
-            env=environment,
+            # Files that a configuration compiles to try something are no units.
+            env={**environment, **({} if is_build else {PLAIN: "1"})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -16,9 +16,10 @@ from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.clang import find_clang
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import read_corpus
-from meshwright.features.policies.compiler.project import (
+from meshwright.features.policies.compiler.projects.build import (
     ObjectSizes,
-    build,
+    build_with_policy,
+    build_with_replays,
     record,
 )
 from meshwright.features.policies.compiler.tuning.tune import TunedUnit, tune
@@ -72,17 +73,33 @@ def tune_command(  # noqa: PLR0913  the options of a command
         print(f"{len(units) - len(found)} units left: run it again to go on")
 
 
-def build_command(
+def build_command(  # noqa: PLR0913  the options of a command
     context: typer.Context,
-    replay: Annotated[Path, Option(help="folder that `policies tune` wrote")],
+    replay: Annotated[
+        Path | None, Option(help="folder that `policies tune` wrote")
+    ] = None,
+    policy: Annotated[
+        Path | None, Option(help="folder that `policies train inline` wrote")
+    ] = None,
+    check: Annotated[
+        bool, Option(help="compile plainly, too, where a policy overrules clang")
+    ] = True,
     clang: ClangName = None,
     flags: Annotated[str, Option(help="flags after the project's own")] = "-Oz",
     as_json: AsJson = False,
 ) -> None:
-    """Run a build (after --) with tuned inlining; print sizes before and after."""
+    """Run a build (after --) with tuned or learned inlining; print sizes of objects."""
     if not context.args:
         raise PolicyError("there is no build; write it after --, such as -- make")
-    status, sizes = build(find_clang(clang), context.args, replay, flags.split())
+    if (replay is None) == (policy is None):
+        raise PolicyError("wanted --replay or --policy, one of them")
+    compiler, command, extra = find_clang(clang), context.args, flags.split()
+    if replay is not None:
+        status, sizes = build_with_replays(compiler, command, replay, extra)
+    elif policy is not None:
+        status, sizes = build_with_policy(compiler, command, policy, extra, check=check)
+    else:
+        raise AssertionError("one of two options is given")
     if as_json:
         print(json.dumps([asdict(each) for each in sizes], indent=2))
     elif not sizes:
@@ -102,7 +119,7 @@ def build_command(
         after = sum(each.after for each in sizes)
         change = f"{after / max(1, before) - 1:+.2%}"
         rows.append(("all", f"{before:,}", f"{after:,}", change, ""))
-        titles = ("object", ">before", ">after", ">change", ">stale call sites")
+        titles = ("object", ">before", ">after", ">change", ">decisions")
         make_console().print(Table(titles, tuple(rows)))
     raise typer.Exit(status)
 
@@ -119,7 +136,7 @@ def _tuned_table(found: Sequence[TunedUnit]) -> Table:
             f"{unit.text_bytes:,}",
             _change(unit),
             f"{unit.compilations:,}",
-            "optimal" if unit.is_optimal else "" if unit.is_complete else "cut short",
+            _ending(unit),
         )
         for unit in found
     ]
@@ -132,8 +149,21 @@ def _tuned_table(found: Sequence[TunedUnit]) -> Table:
     return Table(titles, tuple(rows))
 
 
+def _ending(unit: TunedUnit) -> str:
+    """Why the search of a unit ended."""
+    if unit.fault:
+        return f"skipped: {unit.fault}"
+    if unit.is_optimal:
+        return "optimal"
+    return "" if unit.is_complete else "cut short"
+
+
 def _outcome(sizes: ObjectSizes) -> str:
     """Call sites that were not found, or why the object is the compiler's own."""
     if sizes.fault:
         return f"left as it was: {sizes.fault}"
-    return f"{sizes.stale} of {sizes.sites}" if sizes.is_tuned else "no replay file"
+    if sizes.is_tuned:
+        return f"{sizes.stale} of {sizes.sites} stale"
+    if sizes.decisions:
+        return f"{sizes.changed} of {sizes.decisions} overruled"
+    return "no decisions"

@@ -1,0 +1,107 @@
+"""A compilation that follows the replay file of its source."""
+
+import os
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+
+from meshwright.features.policies.compiler.driving.commands import (
+    flags_digest,
+    object_of,
+    unit_flags,
+)
+from meshwright.features.policies.compiler.driving.processes import run_group
+from meshwright.features.policies.compiler.driving.remarks import (
+    inlined_lines,
+    replay_flags,
+)
+from meshwright.features.policies.compiler.driving.sections import text_bytes
+from meshwright.features.policies.compiler.driving.settings import Settings, add_note
+
+
+def replay(
+    settings: Settings,
+    command: list[str],
+    arguments: list[str],
+    source: str,
+) -> int:
+    """Compile as the build asks, then again with the decisions for this source.
+
+    The second object replaces the first one unless it is larger. Whatever goes wrong with
+    the second one, the build keeps the first. Sizes and call sites that were not found are
+    noted.
+    """
+    status = subprocess.run(command, check=False).returncode
+    out = Path(object_of(arguments, source))
+    if status or not out.exists():
+        return status
+    note: dict[str, object] = {
+        "before": 0,
+        "after": 0,
+        "sites": 0,
+        "stale": 0,
+        "fault": "",
+    }
+    flags = [*unit_flags(arguments, source), *settings["flags"]]
+    found = _replay_of(Path(settings["replay"]), source, flags)
+    try:
+        note["before"] = note["after"] = text_bytes(out)
+        if found is not None:
+            note |= _tuned(settings, command, out, found)
+    except (OSError, ValueError, struct.error, subprocess.TimeoutExpired) as fault:
+        note["fault"] = str(fault)
+    note["object"] = os.path.relpath(out, settings["root"])
+    note["is_tuned"] = found is not None
+    add_note(settings, note)
+    return 0
+
+
+def _tuned(
+    settings: Settings,
+    command: list[str],
+    out: Path,
+    replay: Path,
+) -> dict[str, object]:
+    """Replace an object by that of a replay file, unless it is larger: what to note."""
+    wanted = inlined_lines(replay.read_text())
+    note: dict[str, object] = {"sites": len(wanted)}
+    with tempfile.TemporaryDirectory(dir=out.parent) as folder:
+        tuned = Path(folder, "tuned.o")
+        again = [*command, *replay_flags(str(replay)), "-Rpass=inline"]
+        done = run_group(
+            [*again, "-o", str(tuned)], settings["seconds"], stderr=subprocess.PIPE
+        )
+        if done.returncode:
+            return note | {"fault": "the compilation with the replay file fails"}
+        made = inlined_lines(done.stderr.decode(errors="replace"))
+        note["stale"] = len(wanted - made)
+        if text_bytes(tuned) <= text_bytes(out):
+            note["after"] = text_bytes(tuned)
+            tuned.replace(out)
+    return note
+
+
+def _replay_of(folder: Path, source: str, flags: list[str]) -> Path | None:
+    """The replay file of the longest end of a source's path, and of these flags.
+
+    If no file has these flags, since they name another folder now, say, the only one of
+    this path. If none has a path's end, since the project's folder has another name, the
+    only one whose name ends like the path.
+    """
+    files: dict[str, list[Path]] = {}
+    for file in folder.glob("*.replay"):
+        name = file.name.removesuffix(".replay").rsplit("@", 1)[0]
+        files.setdefault(name, []).append(file)
+    parts = Path(source).resolve().parts[1:]
+    ends = ["-".join(parts[i:]) for i in range(len(parts))]
+    found = next((files[end] for end in ends if end in files), None)
+    for end in ends if found is None else ():
+        alike = [name for name in files if name.endswith(f"-{end}")]
+        if alike:
+            found = files[alike[0]] if len(alike) == 1 else None
+            break
+    digest = flags_digest(flags)
+    exact = [file for file in found or () if file.name.endswith(f"@{digest}.replay")]
+    fitting = exact or found or []
+    return fitting[0] if len(fitting) == 1 else None

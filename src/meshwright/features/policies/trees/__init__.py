@@ -1,0 +1,1 @@
+"""Boosted trees, from which policies learn what a decision is worth."""
