@@ -72,21 +72,21 @@ def checked(
     if form not in (*_COMPRESSED, "coo"):
         return SORTED, []
     given = matrix.coords if form == "coo" else (matrix.indptr, matrix.indices)
-    arrays = [_in_32_bits(given[0]), _in_32_bits(given[1])]
+    first, second = _in_32_bits(given[0]), _in_32_bits(given[1])
     if form == "coo":
-        state = element_state(*arrays, *matrix.shape, few)
+        state = element_state(first, second, matrix.shape[0], matrix.shape[1], few)
         fault = map(fault_of_index, ("row", "column"), given, matrix.shape)
     else:
         rows, columns = _rows_and_columns(matrix)
         if len(given[0]) != rows + 1:
             size = f"indptr has {len(given[0])} entries; wanted {rows + 1}"
             raise _corrupt(path, matrix, size)
-        state = row_state(*arrays, columns, few, wants_order)
+        state = row_state(first, second, columns, few, wants_order)
         fault = map(fault_of_rows, given[:1], given[1:], [columns])
     if state == CORRUPT:
         missing = f"there are {few} elements in data"
         raise _corrupt(path, matrix, "".join(fault) or missing)
-    return state, arrays
+    return state, [first, second]
 
 
 def _rows_and_columns(matrix: Any) -> tuple[int, int]:
