@@ -9,8 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from rich.console import Console
+
 from meshwright.errors import ClusterError
-from meshwright.features.cluster.life_signs import tell
 
 NAMESPACE = "meshwright"
 
@@ -79,7 +80,8 @@ def _init(ray: Any, address: str | None) -> None:
                     "processes have 30 s each time, too little on a busy machine: try "
                     "again later, or join a Ray that runs already"
                 ) from error
-            tell(f"Ray has not started ({_line(error)}); attempt {attempt + 1}")
+            line = f"Ray has not started ({_line(error)}); attempt {attempt + 1}"
+            Console(stderr=True).print(line, soft_wrap=True)
         else:
             return
 
