@@ -24,11 +24,20 @@ def descendants(pid: int) -> list[int]:
 
 def controllers_below(pid: int) -> list[int]:
     """Ids of the controllers of clusters that a process has started."""
+    return _actors_below(pid, b"ray::ControllerActor")
+
+
+def workers_below(pid: int) -> list[int]:
+    """Ids of the workers of clusters that a process has started."""
+    return _actors_below(pid, b"ray::WorkerActor")
+
+
+def _actors_below(pid: int, name: bytes) -> list[int]:
     found = []
     for each in descendants(pid):
         with contextlib.suppress(OSError):  # ended meanwhile
             line = Path(f"/proc/{each}/cmdline").read_bytes()
-            found += [each] if b"ray::ControllerActor" in line else []
+            found += [each] if name in line else []
     return found
 
 

@@ -40,6 +40,7 @@ program = "{models}:linear"
 
 [data]
 source = "{models}:numbered"
+options = {{ pause_s = {pause_s} }}
 batch = 8
 
 [partition]
@@ -75,12 +76,12 @@ class Training:
     longest_s: longest time in which a running client has printed nothing.
     """
 
-    def __init__(self, folder: Path, steps: int) -> None:
+    def __init__(self, folder: Path, steps: int, pause_s: float = 0.0) -> None:
+        """A run that is not started yet; it waits `pause_s` seconds for each example."""
         self.folder, self.steps = folder, steps
         self.recipe = folder.with_suffix(".toml")
-        self.recipe.write_text(
-            RECIPE.format(models=MODELS, steps=steps, folder=folder), encoding="utf-8"
-        )
+        text = RECIPE.format(models=MODELS, steps=steps, folder=folder, pause_s=pause_s)
+        self.recipe.write_text(text, encoding="utf-8")
         self.log = folder.with_suffix(".log")
         self.client: subprocess.Popen[bytes] | None = None
         self.longest_s, self._printed = 0.0, (0, time.monotonic())

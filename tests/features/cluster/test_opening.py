@@ -1,6 +1,8 @@
 """`mw.cluster`: what is started, what is joined, and what is refused."""
 
+import contextlib
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,3 +138,45 @@ def test_the_last_events_keep_their_numbers(doors):
         numbers = [event.number for event in found.events()]
         assert numbers == sorted(set(numbers))
         assert found._session.ask("events", numbers[-1]) == []
+
+
+class SlowRay:
+    """A Ray that starts at the attempt with a number, or fails with an error."""
+
+    exceptions = SimpleNamespace(
+        RaySystemError=type("RaySystemError", (Exception,), {})
+    )
+
+    def __init__(self, starts, error=None):
+        self.starts = starts
+        self.error = error or Exception(
+            "The node timed out during startup. More of it."
+        )
+
+    def init(self, address, **how):
+        self.starts -= 1
+        if self.starts:
+            raise self.error
+
+
+@pytest.fixture
+def no_ray(monkeypatch):
+    monkeypatch.setattr(ray_address, "_on_loopback", contextlib.nullcontext)
+
+
+def test_a_ray_that_does_not_start_in_time_is_tried_again(no_ray, capsys):
+    ray_address.join_ray(SlowRay(3), None)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        f"Ray has not started (The node timed out during startup); attempt {n}"
+        for n in (2, 3)
+    ]
+    with pytest.raises(ClusterError, match="Ray did not start in 3 attempts"):
+        ray_address.join_ray(SlowRay(4), None)
+
+
+def test_other_errors_of_ray_are_raised_at_once(no_ray):
+    ray = SlowRay(2, ValueError("an option"))
+    with pytest.raises(ValueError, match="an option"):
+        ray_address.join_ray(ray, None)
+    assert ray.starts == 1

@@ -281,6 +281,15 @@ GROUPS = {
         (PLAIN,),
         ((EDGE,), (WILD,), (np.float32([1, 1, 0, 0, 2, 2, -1, -1, 3, 3, 0, 0]),)),
     ),
+    "sorting rows": Group(
+        lambda x: [
+            jnp.argsort(x.reshape(3, 4)),
+            jnp.argsort(x.reshape(3, 4), 0),
+            lax.sort((x.reshape(3, 4), lax.iota(jnp.int32, 12).reshape(3, 4)))[1],
+        ],
+        (PLAIN,),
+        ((EDGE,), (np.float32([1, 1, 0, 0, 2, 2, -1, -1, 3, 3, 0, 0]),)),
+    ),
     "integer sorting": Group(
         lambda x: [jnp.sort(x), jnp.argsort(x), lax.top_k(x, 3)],
         (SMALL,),
@@ -373,6 +382,7 @@ GROUPS = {
             x.T,
             x[::-1],
             x[:, ::2],
+            x[:, 1::2][:, ::-1],
             jnp.roll(x, 1, 0),
             jnp.pad(x, ((1, 2), (0, 1)), constant_values=-1),
             jnp.tile(x, (2, 1)),
@@ -436,6 +446,15 @@ GROUPS = {
     ),
     "fourier transforms": Group(
         spectra,
+        (table(6, 12),),
+        ((table(6, 12)[::-1] * 1e3,), (np.zeros((6, 12), np.float32),)),
+    ),
+    "cosine transforms": Group(
+        lambda x: [
+            jax.scipy.fft.dct(x),
+            jax.scipy.fft.idct(x),
+            jax.scipy.fft.dct(x, axis=0, norm="ortho"),
+        ],
         (table(6, 12),),
         ((table(6, 12)[::-1] * 1e3,), (np.zeros((6, 12), np.float32),)),
     ),

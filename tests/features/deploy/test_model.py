@@ -11,11 +11,13 @@ import meshwright as mw
 from meshwright.errors import DeployError
 from meshwright.features.deploy.deployment import Deployment
 from meshwright.features.deploy.folder import checked_folder, staged
+from meshwright.features.deploy.loaders.model import checked_input
 from meshwright.features.deploy.source import extras
 from meshwright.features.deploy.source.deploy_options import DeployOptions
 from meshwright.features.deploy.source.model import read_model
 from meshwright.features.deploy.targets import TARGETS
-from meshwright.features.deploy.write_deployment import largest_error
+from meshwright.features.deploy.write_deployment import fills_of, largest_error
+from meshwright.program.capture import capture
 from tests.features.deploy import programs
 
 
@@ -58,6 +60,47 @@ def test_a_model_without_inputs_is_refused():
 )
 def test_errors_are_relative_to_the_largest_value_however_small(found, wanted, error):
     assert largest_error(np.array(found), np.array(wanted)) == pytest.approx(error)
+
+
+@pytest.mark.parametrize(
+    ("found", "error"),
+    [
+        ([-1e9, 2.0], 0.0),
+        ([-1e9, 1.0], 0.5),
+        ([-0.9e9, 2.0], 0.1),
+    ],
+)
+def test_numbers_of_masked_elements_hide_no_error_of_the_others(found, error):
+    wanted = np.array([-1e9, 2.0])
+    assert largest_error(np.array(found), wanted, [-1e9]) == pytest.approx(error)
+
+
+def test_numbers_that_fill_masked_elements_are_read_from_the_program():
+    def masked(x):
+        return jnp.where(x > 0.5, 3.0 * x, -1e9) + jnp.maximum(
+            x, jnp.finfo("float32").min
+        )
+
+    program = capture(masked, (np.ones(3, np.float32),)).program
+    assert fills_of(program) == [float(np.finfo(np.float32).min), -1e9]
+
+
+PORT = {"name": "tokens", "shape": [2], "dtype": "int32"}
+
+
+@pytest.mark.parametrize("given", [[0.5, 1.0], [2**40, 1], [np.nan, 1.0], [np.inf, 0]])
+def test_an_input_that_its_dtype_does_not_hold_is_refused(given):
+    with pytest.raises(ValueError, match="tokens has values that int32 does not hold"):
+        checked_input(np.array(given), PORT)
+
+
+@pytest.mark.parametrize(
+    "given", [[0.0, 1.0], [True, False], np.array([-5, 7], "int64")]
+)
+def test_an_input_that_its_dtype_holds_is_taken(given):
+    taken = checked_input(np.array(given), PORT)
+    assert taken.dtype == np.int32
+    assert np.array_equal(taken, given)
 
 
 def test_a_folder_that_fails_half_way_leaves_nothing_and_keeps_the_old_one(tmp_path):

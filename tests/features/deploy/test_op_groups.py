@@ -94,6 +94,7 @@ BEYOND = {
     "another number beyond 1e7": (1e7, np.isreal),
     "0 below -18": (-18, lambda found: found == 0),
     "0 beyond 4": (4, lambda found: found == 0),
+    "NaN of negative sign counts as the largest": (np.inf, np.isnan),
     "inexact near integers below 1": (0, np.isfinite),
 }
 """By text of a record: from which input on results may differ, and what they then are."""
@@ -113,6 +114,7 @@ BY_KIND = {
     "acosh": jnp.arccosh,
     "asinh": jnp.arcsinh,
     "pow": lambda x: x**0.5,
+    "top_k": lambda x: jax.lax.top_k(-x, 3)[0],
 }
 
 

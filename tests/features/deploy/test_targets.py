@@ -230,6 +230,20 @@ def test_a_plan_whose_devices_need_each_other_is_refused_with_its_collectives(tm
         mw.deploy(plan, to="iree-cpu", out=tmp_path / "out")
 
 
+@pytest.mark.parametrize("target", ["iree-cpu", "litert", "onnx"])
+def test_weights_of_packed_unsigned_integers_are_unpacked(target, tmp_path):
+    def fn(params, x):
+        low, high = params["packed"] & 15, params["packed"] >> 4
+        whole = jnp.stack([low, high], -1).reshape(4, 4).astype(jnp.float32) - 8
+        return x @ whole * params["scale"].astype(jnp.float32)
+
+    packed = np.arange(8, dtype=np.uint8).reshape(4, 2) * 36
+    params = {"packed": packed, "scale": np.uint32(3)}
+    x = np.float32([[1, -2, 3, 0.5]])
+    record = mw.deploy(fn, (params, x), to=target, out=tmp_path / "out")
+    assert record.error < 1e-6
+
+
 def test_iree_keeps_weights_in_an_archive_of_their_own(tmp_path):
     mw.deploy(programs.attention, programs.ATTENTION, to="iree-cpu", out=tmp_path / "a")
     assert (tmp_path / "a" / "weights.irpa").stat().st_size > 32 * 16 * 4

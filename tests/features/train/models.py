@@ -1,5 +1,7 @@
 """Small models and examples for recipes of tests."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,16 +63,19 @@ def not_a_model():
 class Numbered:
     """Examples that hold their own number, so that it can be seen which were read."""
 
-    def __init__(self, count, width):
-        self.count, self.width = count, width
+    def __init__(self, count, width, pause_s):
+        self.count, self.width, self.pause_s = count, width, pause_s
 
     def __len__(self):
         return self.count
 
     def __getitem__(self, index):
+        if self.pause_s:
+            time.sleep(self.pause_s)
         x = np.full(4, (index % 7) / 7, np.float32)
         return {"x": x, "y": np.full(self.width, index / self.count, np.float32)}
 
 
-def numbered(count=48, width=8):
-    return Numbered(count, width)
+def numbered(count=48, width=8, pause_s=0.0):
+    """Examples that take some seconds to read."""
+    return Numbered(count, width, pause_s)

@@ -10,36 +10,53 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.search.compiled import compiled
+from meshwright.search.compiled import compiled, compiled_in_place
 
 SORTED, UNSORTED, CORRUPT = 0, 1, 2
 """Canonical indices, indices in range that are unsorted or double, and all others."""
 
 
-@compiled
-def row_state(starts: Any, columns: Any, num_columns: Any, wants_order: bool) -> int:
+@compiled_in_place
+def row_state(
+    signed_starts: Any,
+    signed_columns: Any,
+    num_columns: int,
+    num_elements: int,
+    wants_order: bool,
+) -> int:
     """The state of compressed rows: `SORTED`, `UNSORTED` or `CORRUPT`.
 
-    starts: where each row begins in `columns`, [rows + 1].
-    All but the last are unsigned integers of 32 bits, so that negative numbers are large.
+    signed_starts: where each row begins in `signed_columns`, [rows + 1]; both are
+        integers of 32 bits, read as unsigned ones, so that negative numbers are large.
+    num_elements: the number of elements that are there.
     wants_order: else the order of columns is not looked at.
     """
+    starts, columns = signed_starts.view(np.uint32), signed_columns.view(np.uint32)
     rows = len(starts) - 1
     stored = starts[rows]
-    if starts[0] != 0 or stored > len(columns) or _has_fall(starts):
+    most = min(len(columns), num_elements)
+    if starts[0] != 0 or stored > most or _has_fall(starts):
         return 2
     if not _is_below(columns[:stored], np.uint32(num_columns)):
         return 2
     return 0 if not wants_order or _is_ascending(starts, columns[:stored]) else 1
 
 
-@compiled
-def element_state(rows: Any, columns: Any, num_rows: Any, num_columns: Any) -> int:
-    """The state of elements with a row and a column each, as unsigned integers.
+@compiled_in_place
+def element_state(
+    signed_rows: Any,
+    signed_columns: Any,
+    num_rows: int,
+    num_columns: int,
+    num_elements: int,
+) -> int:
+    """The state of elements with a row and a column each, integers of 32 bits.
 
     `UNSORTED` if they are not in the order of rows; each row may be in any order.
+    num_elements: the number of elements that are there.
     """
-    if not (
+    rows, columns = signed_rows.view(np.uint32), signed_columns.view(np.uint32)
+    if len(rows) > min(len(columns), num_elements) or not (
         _is_below(rows, np.uint32(num_rows))
         and _is_below(columns, np.uint32(num_columns))
     ):
@@ -56,7 +73,7 @@ def narrowed(numbers: Any) -> Any:
     return found
 
 
-@compiled
+@compiled_in_place
 def _has_fall(numbers: Any) -> bool:
     falls = False
     for p in range(1, len(numbers)):
@@ -64,7 +81,7 @@ def _has_fall(numbers: Any) -> bool:
     return falls
 
 
-@compiled
+@compiled_in_place
 def _is_below(numbers: Any, limit: Any) -> bool:
     is_outside = False
     for p in range(len(numbers)):
@@ -72,7 +89,7 @@ def _is_below(numbers: Any, limit: Any) -> bool:
     return not is_outside
 
 
-@compiled
+@compiled_in_place
 def _is_ascending(starts: Any, columns: Any) -> bool:
     """Whether the columns of each row ascend, so that none is there twice."""
     descents = np.uint32(0)

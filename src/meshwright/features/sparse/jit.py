@@ -11,6 +11,7 @@ import ctypes
 import math
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -31,6 +32,9 @@ _PIPELINE = (
 type Buffer = tuple[tuple[int, ...], np.dtype[Any]]
 """Shape and dtype of an array; a shape of (-1,) stands for any length."""
 
+
+_ROW_DESCRIPTOR = 5
+"""Numbers of the descriptor of a 1D array: two addresses, offset, extent and stride."""
 
 _Memory: Any = ctypes.c_char * (1 << 62)
 """All memory behind an address; the array on it says how much it takes."""
@@ -53,18 +57,26 @@ class CompiledModule:
     ) -> None:
         self.engine = engine
         self.lock = Lock()
-        self.outputs = outputs
         self._main = _function(engine, "_mlir_ciface_main")
         self._take = _function(engine, "take")
         given = [each for one in inputs for each in one]
         wanted = [each for one in outputs for each in one]
-        numbers, self._places = _descriptors([*wanted, *given])
-        self._given = self._places[len(wanted) :]
+        numbers, all_places = _descriptors([*wanted, *given])
+        ahead = iter(all_places)
+        self._results = [
+            [(next(ahead), len(shape), dtype) for shape, dtype in one]
+            for one in outputs
+        ]
+        places = all_places[len(wanted) :]
+        counts = [len(one) for one in inputs]
+        firsts = [sum(counts[:i]) for i in range(len(counts))]
+        self._given = [(places[i], n) for i, n in zip(firsts, counts, strict=True)]
         self._end = len(numbers) - sum(3 + 2 * len(shape) for shape, _ in given)
-        starts = ([0] if wanted else []) + self._given
+        starts = ([0] if wanted else []) + places
         count, size = len(starts), len(numbers)
         # The descriptors, their addresses, the addresses of these; a block's address.
         self._memory = memory = (ctypes.c_int64 * (size + 2 * count + 2))(*numbers)
+        self._numbers = np.frombuffer(memory, np.int64)
         base = ctypes.addressof(memory)
         memory[size : size + count] = [base + 8 * start for start in starts]
         for i in range(count):
@@ -75,13 +87,14 @@ class CompiledModule:
 
     def __call__(self, buffers: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
         """The arrays that store each output; `buffers` must be contiguous."""
-        memory, blocks = self._memory, dict[int, HeapBlock]()
+        memory, numbers, given = self._memory, self._numbers, iter(buffers)
+        blocks: dict[int, HeapBlock] = {}
         with self.lock:
-            for place, buffer in zip(self._given, buffers, strict=True):
-                address = _address(buffer)
-                memory[place] = memory[place + 1] = address
-                if buffer.ndim == 1:
-                    memory[place + 3] = len(buffer)
+            for place, count in self._given:
+                if count == 1:
+                    _place_array(numbers, place, next(given))
+                else:
+                    _place_rows(numbers, place, *islice(given, count))
             self._main(self._arguments)
             self._take(self._taken)
             while address := memory[-2]:
@@ -89,20 +102,29 @@ class CompiledModule:
                 blocks[block.memory] = block
                 self._take(self._taken)
             filled = memory[: self._end]
-        places = iter(self._places)
         return [
-            [
-                _array(filled, next(places), len(shape), dtype, blocks)
-                for shape, dtype in out
-            ]
-            for out in self.outputs
+            [_array(filled, place, rank, dtype, blocks) for place, rank, dtype in out]
+            for out in self._results
         ]
 
 
 @compiled_in_place
-def _address(array: np.ndarray) -> int:
-    """The address of an array's first element, at a quarter of the time of NumPy's own."""
-    return array.ctypes.data
+def _place_array(numbers: Any, place: int, array: Any) -> None:
+    """Write the address of an array into its descriptor, and its length if it is 1D.
+
+    It takes a quarter of the time of NumPy's own way to an address.
+    """
+    numbers[place] = numbers[place + 1] = array.ctypes.data
+    if array.ndim == 1:
+        numbers[place + 3] = len(array)
+
+
+@compiled_in_place
+def _place_rows(numbers: Any, place: int, starts: Any, columns: Any, data: Any) -> None:
+    """Write the addresses and lengths of a sparse matrix's three arrays."""
+    _place_array(numbers, place, starts)
+    _place_array(numbers, place + _ROW_DESCRIPTOR, columns)
+    _place_array(numbers, place + 2 * _ROW_DESCRIPTOR, data)
 
 
 def _function(engine: Any, name: str) -> Any:

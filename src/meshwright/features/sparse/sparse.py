@@ -196,6 +196,8 @@ def _typed(leaf: Any) -> Any:
 
 def _buffers(leaf: Any, kind: ArrayType, *, wants_order: bool) -> list[np.ndarray]:
     """The arrays that store an argument in its format."""
+    if kind.format is None and type(leaf) in (np.ndarray,):  # the usual case, at once
+        return [np.ascontiguousarray(leaf, kind.dtype)]
     if isinstance(leaf, jax.ShapeDtypeStruct):
         raise SparseError("an argument is a ShapeDtypeStruct, which has no numbers")
     if isinstance(leaf, Tracer):

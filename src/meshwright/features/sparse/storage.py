@@ -23,6 +23,11 @@ from meshwright.features.sparse.indices import (
 from meshwright.features.sparse.mlir.emitter import Tensor
 from meshwright.features.sparse.mlir.formats import INDEX, Format
 
+_COMPRESSED = ("csr", "csc", "bsr")
+"""SciPy's formats with compressed rows, or columns."""
+
+_INDEX_DTYPE = np.dtype(INDEX)
+
 
 def pack(
     matrix: Any, form: Format, dtype: Any, path: str, *, wants_order: bool
@@ -63,47 +68,42 @@ def checked(
     Raises `SparseError` for indices that are corrupt. Formats other than CSR, CSC, BSR
     and COO are taken as right, and have no such arrays.
     """
-    extents = matrix.shape
-    if matrix.format == "coo":
-        given = matrix.coords
-        arrays = [_in_32_bits(a) for a in given]
-        least = len(given[0])
-        first, second = _unsigned(arrays)
-        state = element_state(first, second, *extents)
-        fault = map(fault_of_index, ("row", "column"), given, extents)
-    elif matrix.format in ("csr", "csc", "bsr"):
-        blocks = matrix.blocksize if matrix.format == "bsr" else (1, 1)
-        rows, columns = (n // b for n, b in zip(extents, blocks, strict=True))
-        if matrix.format == "csc":
-            rows, columns = columns, rows
-        given = matrix.indptr, matrix.indices
-        arrays = [_in_32_bits(a) for a in given]
+    form, few = matrix.format, len(matrix.data)
+    if form not in (*_COMPRESSED, "coo"):
+        return SORTED, []
+    given = matrix.coords if form == "coo" else (matrix.indptr, matrix.indices)
+    first, second = _in_32_bits(given[0]), _in_32_bits(given[1])
+    if form == "coo":
+        state = element_state(first, second, matrix.shape[0], matrix.shape[1], few)
+        fault = map(fault_of_index, ("row", "column"), given, matrix.shape)
+    else:
+        rows, columns = _rows_and_columns(matrix)
         if len(given[0]) != rows + 1:
             size = f"indptr has {len(given[0])} entries; wanted {rows + 1}"
             raise _corrupt(path, matrix, size)
-        least = given[0][-1]
-        first, second = _unsigned(arrays)
-        state = row_state(first, second, columns, wants_order)
+        state = row_state(first, second, columns, few, wants_order)
         fault = map(fault_of_rows, given[:1], given[1:], [columns])
-    else:
-        return SORTED, []
     if state == CORRUPT:
-        raise _corrupt(path, matrix, "".join(fault))
-    if min(map(len, (given[1], matrix.data))) < least:
-        raise _corrupt(path, matrix, f"there are {len(matrix.data)} elements in data")
-    return state, arrays
+        missing = f"there are {few} elements in data"
+        raise _corrupt(path, matrix, "".join(fault) or missing)
+    return state, [first, second]
+
+
+def _rows_and_columns(matrix: Any) -> tuple[int, int]:
+    """The numbers of compressed rows and of columns of a SciPy matrix, in blocks."""
+    rows, columns = matrix.shape
+    if matrix.format == "bsr":
+        height, width = matrix.blocksize
+        return rows // height, columns // width
+    return (columns, rows) if matrix.format == "csc" else (rows, columns)
 
 
 def _in_32_bits(indices: Any) -> np.ndarray:
     """Indices in 32 bits; those that do not fit become -1."""
-    if indices.dtype == INDEX:
+    if indices.dtype == _INDEX_DTYPE:
         return np.ascontiguousarray(indices)
     wide = np.ascontiguousarray(indices, np.int64).view(np.uint64)
     return narrowed(wide).view(INDEX)
-
-
-def _unsigned(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [a.view(np.uint32) for a in arrays]
 
 
 def _corrupt(path: str, matrix: Any, fault: str) -> SparseError:

@@ -9,9 +9,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from rich.console import Console
+
 from meshwright.errors import ClusterError
 
 NAMESPACE = "meshwright"
+
+_STARTS = 3
+"""Number of attempts to start Ray."""
 
 _REACH_S = 10.0
 """Seconds within which the machine of an address must answer."""
@@ -44,6 +49,21 @@ def join_ray(ray: Any, address: str | None) -> None:
             warnings.filterwarnings(
                 "ignore", r"os\.fork\(\) was called", RuntimeWarning
             )
+            _init(ray, address)
+    except (ConnectionError, ray.exceptions.RaySystemError) as error:
+        raise ClusterError(
+            f"there is no Ray at {address!r}, or it wants its token ({_line(error)}); "
+            "start workers with meshwright cluster start, or set RAY_AUTH_MODE=token"
+        ) from error
+
+
+def _init(ray: Any, address: str | None) -> None:
+    """Start or join Ray; tries again if it has not started in time on a busy machine.
+
+    Ray gives its processes 30 s, and raises the class `Exception` itself afterwards.
+    """
+    for attempt in range(1, _STARTS + 1):
+        try:
             ray.init(
                 address,
                 namespace=NAMESPACE,
@@ -51,11 +71,19 @@ def join_ray(ray: Any, address: str | None) -> None:
                 log_to_driver=False,
                 configure_logging=False,
             )
-    except (ConnectionError, ray.exceptions.RaySystemError) as error:
-        raise ClusterError(
-            f"there is no Ray at {address!r}, or it wants its token ({_line(error)}); "
-            "start workers with meshwright cluster start, or set RAY_AUTH_MODE=token"
-        ) from error
+        except Exception as error:
+            if type(error) is not Exception:
+                raise
+            if attempt == _STARTS:
+                raise ClusterError(
+                    f"Ray did not start in {_STARTS} attempts ({_line(error)}); its "
+                    "processes have 30 s each time, too little on a busy machine: try "
+                    "again later, or join a Ray that runs already"
+                ) from error
+            line = f"Ray has not started ({_line(error)}); attempt {attempt + 1}"
+            Console(stderr=True).print(line, soft_wrap=True)
+        else:
+            return
 
 
 def _line(error: Exception) -> str:

@@ -28,6 +28,12 @@ They are for calls that are answered without waiting.
 
 CONTROLLER = "controller"
 
+_CONTROLLER_GONE = (
+    "the controller is gone, and all arrays and workers with it: its process was ended, "
+    "or its machine; start a new cluster, and go on from the last checkpoint (meshwright "
+    "train --resume)"
+)
+
 
 class ControllerActor:
     """The controller of a cluster, as an actor of Ray."""
@@ -152,7 +158,9 @@ class RayConnection:
             if isinstance(cause, ClusterError):
                 found.set_exception(ClusterError(str(cause)))
             elif isinstance(error, kinds.RayActorError):
-                found.set_exception(ClusterError(f"the controller is gone: {error}"))
+                gone = ClusterError(_CONTROLLER_GONE)
+                gone.__cause__ = error  # Ray's own report, of many lines
+                found.set_exception(gone)
             else:
                 found.set_exception(error)
 

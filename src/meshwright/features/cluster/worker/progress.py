@@ -134,9 +134,13 @@ def error_text(error: BaseException) -> str:
 def _wait(results: Any) -> str:
     """Wait for the results of an instruction; returns its error, or "".
 
-    Results that were donated to a later program are skipped: the other results of the same
-    program show that it has ended.
+    Results that were donated to a later program are skipped. The results of one program
+    fail together, so that one that is ready shows that the others have not failed: while
+    a result is being donated, JAX raises an error for it, and does not count it as deleted
+    yet.
     """
+    errors: list[BaseException] = []
+    is_ready = False
     for result in results or ():
         try:
             array = present(result)
@@ -146,7 +150,8 @@ def _wait(results: Any) -> str:
             continue
         try:
             array.block_until_ready()
+            is_ready = True
         except Exception as error:  # noqa: BLE001  of the program, whichever it is
             if not array.is_deleted():
-                return error_text(error)
-    return ""
+                errors.append(error)
+    return error_text(errors[0]) if errors and not is_ready else ""

@@ -36,19 +36,38 @@ def sort_by_one_key(op: Op) -> Replacement:
 
 
 def stable_sort(op: Op) -> Replacement:
-    """A sort whose last key is the position, for a compiler whose sort is not stable."""
+    """A sort whose last key is the position, for a compiler whose sort is not stable.
+
+    IREE sorts in place, also what it has found to be constant, such as the places of an
+    argsort, and then refuses its own code. So no operand looks constant. Positions count
+    from -n, so that they are not merged with those of an argsort.
+    """
     params: Any = op.params
-    keys = params["num_keys"]
-    if len(op.operands) == keys:
-        return None
+    keys, dim = params["num_keys"], params["dimension"]
+    is_whole = len(op.operands) == keys
 
     def computed(*operands: Any) -> Any:
-        place = lax.broadcasted_iota(jnp.int32, operands[0].shape, params["dimension"])
-        given = (*operands[:keys], place, *operands[keys:])
-        found = lax.sort(given, dimension=params["dimension"], num_keys=keys + 1)
-        return [x for i, x in enumerate(found) if i != keys]
+        first, shape = operands[0], operands[0].shape
+        place = lax.broadcasted_iota(jnp.int32, shape, dim) - shape[dim]
+        places = () if is_whole else (place,)
+        never = (first > first.dtype.type(0)) & (first < first.dtype.type(0))
+        given = [
+            jnp.where(never, jnp.zeros_like(x), x)
+            for x in (*operands[1:keys], *places, *operands[keys:])
+        ]
+        found = lax.sort((first, *given), dimension=dim, num_keys=keys + len(places))
+        return [x for i, x in enumerate(found) if is_whole or i != keys]
 
     return computed
+
+
+def reverse_alone(op: Op) -> Replacement:
+    """A reversal of a whole array: IREE's code for one of a strided slice is not valid.
+
+    The cosine transform of `jax.scipy.fft` has one.
+    """
+    dims: Any = op.params["dimensions"]
+    return lambda x: lax.rev(lax.optimization_barrier(x), dims)
 
 
 def sort_by_top(op: Op) -> Replacement:

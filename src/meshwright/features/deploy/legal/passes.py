@@ -86,7 +86,8 @@ IREE: tuple[Rules, ...] = (
     {"dot_general": products.of_nothing},
     {
         **_DIVISION, **_CASTS, **_WINDOWS, "sort": orders.stable_sort,
-        "atan2": floats.arctan2, "cbrt": floats.cube_root, "pow": floats.exact_pow,
+        "rev": orders.reverse_alone, "atan2": floats.arctan2,
+        "cbrt": floats.cube_root, "pow": floats.exact_pow,
         "top_k": choices.top_in_order,
         **_each(("sin", "cos", "tan"), transcendental.of_angle),
     },

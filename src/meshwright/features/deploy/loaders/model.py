@@ -29,7 +29,9 @@ class DeployedModel:
         if set(inputs) != set(names):
             given = ", ".join(sorted(inputs)) or "nothing"
             raise ValueError(f"the inputs are {given}; wanted {', '.join(names)}")
-        arrays = {port["name"]: _checked(inputs[port["name"]], port) for port in ports}
+        arrays = {
+            port["name"]: checked_input(inputs[port["name"]], port) for port in ports
+        }
         return {
             port["name"]: np.asarray(result, _dtype(port["dtype"]))
             for port, result in zip(
@@ -53,9 +55,20 @@ def _load_runtime(home: Path) -> Any:
     return module
 
 
-def _checked(array: Any, port: dict[str, Any]) -> np.ndarray:
-    """An array in the dtype and the shape of an input."""
-    plain = np.asarray(array, dtype=_dtype(port["dtype"]), order="C")
+def checked_input(array: Any, port: dict[str, Any]) -> np.ndarray:
+    """An array in the dtype and the shape of an input.
+
+    Raises `ValueError` for fractions where whole numbers are wanted, and for whole numbers
+    that the dtype does not hold.
+    """
+    given, dtype = np.asarray(array), _dtype(port["dtype"])
+    with np.errstate(invalid="ignore", over="ignore"):
+        plain = np.asarray(given, dtype, order="C")
+    if dtype.kind in "iu" and given.dtype != dtype and np.any(plain != given):
+        raise ValueError(
+            f"{port['name']} has values that {port['dtype']} does not hold, such as "
+            f"{given[plain != given].flat[0]}"
+        )
     if list(plain.shape) != port["shape"]:
         raise ValueError(
             f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"

@@ -66,7 +66,8 @@ def legal_model(model: SourceModel, rules: Sequence[Rules], target: str) -> Sour
 def module_text(model: SourceModel) -> str:
     """MLIR text of a module whose function `main` takes the model's inputs only.
 
-    Weights are globals of the module, which IREE's runtime loads from the archive.
+    Weights are globals of the module, which IREE's runtime loads from the archive. IREE
+    has no globals of unsigned integers: their bits are globals of signless ones.
     """
     module = lower_to_stablehlo(model.program, redirect=True)
     (inner,) = (op for op in module.body.operations if op.name.value == "main")
@@ -79,12 +80,16 @@ def module_text(model: SourceModel) -> str:
     loads: list[str] = []
     for i, value in enumerate(model.program.inputs):
         if value in model.weights:
-            key = model.names[value]
+            held = types[i].replace("xui", "xi").replace("<ui", "<i")
             lines.append(
                 f"  util.global private @weight_{i} = "
-                f'#stream.parameter.named<"{SCOPE}"::"{key}"> : {types[i]}'
+                f'#stream.parameter.named<"{SCOPE}"::"{model.names[value]}"> : {held}'
             )
-            loads.append(f"    %a{i} = util.global.load @weight_{i} : {types[i]}")
+            name = f"%a{i}" if held == types[i] else f"%w{i}"
+            loads.append(f"    {name} = util.global.load @weight_{i} : {held}")
+            if held != types[i]:
+                cast = f"stablehlo.bitcast_convert %w{i} : ({held}) -> {types[i]}"
+                loads.append(f"    %a{i} = {cast}")
     given = ", ".join(f"%a{i}: {types[i]}" for i in kept)
     every = ", ".join(f"%a{i}" for i in range(len(types)))
     count = len(model.outputs)
