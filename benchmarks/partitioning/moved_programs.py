@@ -136,6 +136,14 @@ PROGRAMS = {
         lambda u, i: lax.dynamic_slice_in_dim(u, i, 56, 0), (U, SHIFT), (0,), 56 * ROW
     ),
     "last": (lambda u: 2 * u[-1], (U,), 0, 2 * ROW),
+    "sort": (lambda u: jnp.sort(u, 0), (U,), 0, 16 * ROW),
+    "sort, positions": (lambda u: jnp.argsort(u, 0), (U,), 0, 24 * ROW),
+    "sort, two keys": (
+        lambda u, v: lax.sort((u, v), dimension=0, num_keys=2), (U, V), 0, 32 * ROW
+    ),
+    "quantiles": (
+        lambda u: jnp.nanquantile(u, jnp.array([0.1, 0.9]), 0), (U,), 0, 22 * ROW
+    ),
     "top-k": (lambda h, w: lax.top_k(h @ w, 4), (H[:, 0], W), (None, 1), 896),
 }  # fmt: skip
 
