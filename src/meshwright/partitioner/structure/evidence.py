@@ -231,9 +231,7 @@ class _Products:
             yield from _each(new, Evidence.SCALED)
 
 
-def _of_merged(
-    inputs: RoleCandidates, reads: Reads
-) -> Iterator[tuple[int, Evidence]]:
+def _of_merged(inputs: RoleCandidates, reads: Reads) -> Iterator[tuple[int, Evidence]]:
     """Evidence of products of two inputs that are added to a third one."""
     for bits in reads.merged.values():
         yield from _each(bits & _bits(inputs.unknown), Evidence.MERGED)

@@ -37,8 +37,8 @@ def is_open(graph: Graph, node: Node, dim: int) -> bool:
     """Whether no reader prevents that a dim of a node's result is sharded.
 
     A scan over stacked layers, or an index into them, needs their dim unsharded, and so
-    does a sort along it, but for an exchange. A concatenation along the dim is no obstacle if its own result has none. Readers are
-    searched only through concatenations and views.
+    does a sort along it, but for an exchange. A concatenation along the dim is no obstacle
+    if its own result has none. Readers are searched only through concatenations and views.
     """
     todo = [(node.outs[0][0], dim)]
     seen: set[tuple[int, int]] = set()
@@ -106,7 +106,9 @@ def major(factors: tuple[int, ...]) -> int | None:
 
 def _is_sorted(node: Node, factor: int) -> bool:
     """Whether a node sorts along a factor."""
-    return node.label == "sort" and node.rule is not None and factor in node.rule.special
+    return (
+        node.label == "sort" and node.rule is not None and factor in node.rule.special
+    )
 
 
 def _is_view(graph: Graph, node: Node) -> bool:

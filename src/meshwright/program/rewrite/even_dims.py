@@ -202,8 +202,8 @@ class _Writer:
         """The moves, with slices ahead of moves along other dims, which commute with them.
 
         So the slices of a field that is padded in both dims reach the field, whose dims
-        are even. Slices go ahead of moves along their own dim, and small ones of any that
-        makes a dim uneven.
+        are even. Slices go ahead of moves along their own dim, and small ones of any move
+        that makes a dim uneven.
         """
         for move in moves:
             inner = self._moved_first(move)
@@ -229,7 +229,9 @@ class _Writer:
         if inner is None or inner.dim == move.dim:
             return None
         is_small = LARGE * size_of(move) < value.shape[move.dim]
-        if (is_small and self._is_uneven(inner)) or any(self._is_moved(p.value, move.dim) for p in inner.parts):
+        if (is_small and self._is_uneven(inner)) or any(
+            self._is_moved(p.value, move.dim) for p in inner.parts
+        ):
             return inner
         return None
 

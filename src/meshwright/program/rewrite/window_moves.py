@@ -124,9 +124,9 @@ def even_strides(op: Op) -> tuple[Op, list[Move]] | None:
 
 
 def even_gaps(op: Op) -> tuple[list[Move], Op] | None:
-    """A padding between elements, the transpose of `u[2::2]`, as a move and one of `u[::2]`.
+    """A padding between elements, as a move and a padding that is even; `None` otherwise.
 
-    `None` for other ops.
+    It is the transpose of `u[2::2]`.
     """
     starts = _uneven_gaps(op)
     if not starts:
