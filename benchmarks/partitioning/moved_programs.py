@@ -40,6 +40,20 @@ def ghosts(u, mode):
     return wide[2:] + wide[:-2] - 2 * wide[1:-1]
 
 
+def ghosts_2d(u, mode):
+    wide = jnp.pad(u, 1, mode=mode)
+    return wide[2:, 1:-1] + wide[:-2, 1:-1] + wide[1:-1, 2:] + wide[1:-1, :-2] - 4 * u
+
+
+def recurrence(a, b):
+    """h[t] = a[t] h[t - 1] + b[t], by pairs of pairs."""
+
+    def join(left, right):
+        return left[0] * right[0], left[1] * right[0] + right[1]
+
+    return lax.associative_scan(join, (a, b), axis=0)[1]
+
+
 def rotary(u):
     a, b = jnp.split(u, 2, 0)
     return jnp.concatenate([a * 0.8 - b * 0.6, b * 0.8 + a * 0.6], 0)
@@ -103,6 +117,10 @@ PROGRAMS = {
     "ghosts, wrap": (lambda u: ghosts(u, "wrap"), (U,), 0, 2 * ROW),
     "ghosts, zeros": (lambda u: ghosts(u, "constant"), (U,), 0, 2 * ROW),
     "ghosts, reflect": (lambda u: ghosts(u, "reflect"), (U,), 0, 2 * ROW),
+    "ghosts, both dims": (
+        in_time(lambda u: ghosts_2d(u, "constant")), (U,), 0, 8 * ROW
+    ),
+    "ghosts, both dims, edge": (lambda u: ghosts_2d(u, "edge"), (U,), 0, 10 * ROW),
     "tokens": (shifted, (H,), 1, 2 * ROW),
     "tokens, gradient": (grad(shifted), (H,), 1, 4 * ROW),
     "causal convolution": (causal_convolution, (H, TAPS), (1,), 12 * ROW),
@@ -121,6 +139,10 @@ PROGRAMS = {
     "limited slopes": (limited, (U,), 0, 2 * ROW),
     "gradient of a field": (lambda u: jnp.gradient(u, axis=0), (U,), 0, 6 * ROW),
     "strides": (grad(lambda u: u[::2] * u[1::2]), (U,), 0, 0),
+    "strides, shifted": (grad(lambda u: u[2::2] - u[1:-1:2]), (U,), 0, 2 * ROW),
+    "running sums": (lambda u: lax.associative_scan(jnp.add, u), (U,), 0, 13 * ROW),
+    "recurrence": (recurrence, (U, V), 0, 23 * ROW),
+    "recurrence, gradient": (grad(recurrence), (U, V), 0, 36 * ROW),
     "halves": (grad(lambda u: u[:32] + u[32:]), (U,), 0, 32 * ROW),
     "rotary": (rotary, (U,), 0, 24 * ROW),
     "joined": (lambda u, v: jnp.concatenate([u, v], 0), (U, V), 0, 16 * ROW),
@@ -136,6 +158,14 @@ PROGRAMS = {
         lambda u, i: lax.dynamic_slice_in_dim(u, i, 56, 0), (U, SHIFT), (0,), 56 * ROW
     ),
     "last": (lambda u: 2 * u[-1], (U,), 0, 2 * ROW),
+    "sort": (lambda u: jnp.sort(u, 0), (U,), 0, 14 * ROW),
+    "sort, positions": (lambda u: jnp.argsort(u, 0), (U,), 0, 21 * ROW),
+    "sort, two keys": (
+        lambda u, v: lax.sort((u, v), dimension=0, num_keys=2), (U, V), 0, 28 * ROW
+    ),
+    "quantiles": (
+        lambda u: jnp.nanquantile(u, jnp.array([0.1, 0.9]), 0), (U,), 0, 20 * ROW
+    ),
     "top-k": (lambda h, w: lax.top_k(h @ w, 4), (H[:, 0], W), (None, 1), 896),
 }  # fmt: skip
 

@@ -406,6 +406,67 @@ def haiku_attention():
     return step, args, {**P, "o.**": "optimizer", "b.*": D}
 
 
+def merged_adapters():
+    def serve(base, adapters, x):
+        for w, pair in zip(base, adapters, strict=True):
+            x = jax.nn.relu(x @ (w["w"] + 2.0 * (pair["a"] @ pair["b"])) + w["bias"])
+        return x
+
+    base = [{"w": S(32, 32), "bias": S(32)}] * 3
+    adapters = [{"a": S(32, 4), "b": S(4, 32)}] * 3
+    wanted = {"base.**": "params", "adapters.**": "params", "x": D}
+    return serve, (base, adapters, S(64, 32)), wanted
+
+
+def one_merged_adapter(side):
+    def serve(p, x):
+        w = p["w"] + (p["b"] @ p["a"]).astype(p["w"].dtype) * 0.5
+        return x @ w.T if side == "right" else jax.vmap(lambda v: w @ v + p["bias"])(x)
+
+    p = {"w": S(48, 32), "a": S(4, 32), "b": S(48, 4), "bias": S(48)}
+    if side == "right":
+        del p["bias"]
+    return serve, (p, S(64, 32)), {**P, "x": D}
+
+
+def merged_arrays(order):
+    def serve(w, b, a, x):
+        merged = w + b @ a
+        return x @ merged if order == "xw" else merged @ x.T
+
+    wanted = {"w": "params", "a": "params", "b": "params", "x": D}
+    return serve, (S(32, 32), S(32, 4), S(4, 32), S(64, 32)), wanted
+
+
+def merged_quantized():
+    def serve(p, x):
+        base = p["q"].astype(jnp.float32) * p["s"]
+        return jnp.tanh(x @ (base + p["a"] @ p["b"] / 4)) @ p["out"]
+
+    p = {"q": S(32, 48, dtype=jnp.int8), "s": S(48), "a": S(32, 4), "b": S(4, 48)}
+    return serve, ({**p, "out": S(48, 8)}, S(64, 32)), {**P, "x": D}
+
+
+def scanned_adapters():
+    def serve(base, adapters, x):
+        def layer(h, w):
+            return jnp.tanh(h @ (w[0] + w[1]["a"] @ w[1]["b"])), None
+
+        return lax.scan(layer, x, (base, adapters))[0]
+
+    adapters = {"a": S(3, 32, 4), "b": S(3, 4, 32)}
+    wanted = {"base": "params", "adapters.*": "params", "x": D}
+    return serve, (S(3, 32, 32), adapters, S(64, 32)), wanted
+
+
+def skipped_coordinates():
+    def serve(p, batch):
+        return jnp.tanh(batch["h"] + batch["at"] @ p["in"]) @ p["out"]
+
+    p = {"in": S(3, 32), "out": S(32, 8)}
+    return serve, (p, {"h": S(64, 32), "at": S(64, 3)}), {"p.*": "params", "batch.*": D}
+
+
 PROGRAMS = [
     equinox_perceptron, equinox_linear, equinox_attention, equinox_convolutions,
     equinox_recurrent, partial(attention, "bthe"), partial(attention, "bhte"),
@@ -414,5 +475,8 @@ PROGRAMS = [
     averaged_copy, frozen_layers, truncated_backpropagation, served_recurrent,
     momentum_of_an_array, optax_of_an_array, embedding, filtered, adversarial_examples,
     graph_network, two_towers, hand_written_gradients, attention_over_inputs,
-    linen_classifier, nnx_perceptron, haiku_attention,
+    linen_classifier, nnx_perceptron, haiku_attention, merged_adapters,
+    partial(one_merged_adapter, "right"), partial(one_merged_adapter, "left"),
+    partial(merged_arrays, "xw"), partial(merged_arrays, "wx"), merged_quantized,
+    scanned_adapters, skipped_coordinates,
 ]  # fmt: skip

@@ -9,11 +9,6 @@ from tests.program.ops.letters import f32, letters, rule_for
 @pytest.mark.parametrize(
     ("fn", "expected"),
     [
-        (lambda x: lax.sort(x, dimension=0), "-ab->-ab"),
-        (
-            lambda x: lax.sort((x, x, x), dimension=1, num_keys=2),
-            "a-b,a-b,a-b->a-b,a-b,a-b",
-        ),
         (lambda x: lax.top_k(x, 2), "abc->ab-,ab-"),
         (lambda x: lax.top_k(x, 2, axis=1), "acb->a-b,a-b"),
         (lambda x: lax.approx_max_k(x, 2), "ab-->ab-,ab-"),
@@ -21,4 +16,20 @@ from tests.program.ops.letters import f32, letters, rule_for
     ],
 )
 def test_the_searched_dim_of_an_exact_top_k_is_a_factor(fn, expected):
+    assert letters(rule_for(fn, f32(4, 8, 16))) == expected
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda x: lax.sort(x, dimension=0), "cab->cab"),
+        (
+            lambda x: lax.sort((x, x, x), dimension=1, num_keys=2),
+            "acb,acb,acb->acb,acb,acb",
+        ),
+        (lambda x: lax.sort(x[:, :7, :6], dimension=1), "a-b->a-b"),
+        (lambda x: lax.sort(x[0, 0], dimension=0), "-->-"),
+    ],
+)
+def test_a_sorted_dim_is_a_factor_if_another_dim_has_as_many_parts(fn, expected):
     assert letters(rule_for(fn, f32(4, 8, 16))) == expected

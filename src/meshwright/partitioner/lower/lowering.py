@@ -185,7 +185,7 @@ def _apply(
     axes = tuple(scope.state.factor_of[node.index])
     return scope.tracked(
         Origin(node.index, value, axes, is_read=True),
-        lambda: expand(scope.builder, op, operands, cut),
+        lambda: scope.only_read(op, lambda: expand(scope.builder, op, operands, cut)),
     )
 
 

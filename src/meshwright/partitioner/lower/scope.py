@@ -256,6 +256,30 @@ class Scope:
         first = builder.compare("eq", builder.axis_index(axes), 0)
         return builder.select(first, builder.full(local.shape, 0, local.dtype), local)
 
+    def only_read(
+        self, op: Op, write: Callable[[], tuple[Value, ...]]
+    ) -> tuple[Value, ...]:
+        """The local results of `write`, without ops for results that nothing reads.
+
+        So the indices of an `argsort` move no sorted values.
+        """
+        before, made = len(self.builder.ops), write()
+        consumers, number = self.graph.consumers, self.graph.number
+        pairs = zip(op.results, made, strict=True)
+        live: set[Atom] = {
+            local
+            for value, local in pairs
+            if consumers[number[value]] or value in self.source.outputs
+        }
+        if not live or len(live) == len(made):
+            return made
+        for i in reversed(range(before, len(self.builder.ops))):
+            if live.isdisjoint(self.builder.ops[i].results):
+                del self.builder.ops[i]
+            else:
+                live.update(self.builder.ops[i].operands)
+        return made
+
     def tracked[T](self, origin: Origin, write: Callable[[], T]) -> T:
         """Call `write`, and record `origin` as the reason for its collectives."""
         before = len(self.builder.ops)

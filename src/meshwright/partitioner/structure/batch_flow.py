@@ -31,11 +31,13 @@ class Reads:
     """For each value, by number, the inputs that it is made from, as bits.
 
     first: all inputs, as if no state had been updated yet. direct: those from which ops
-        other than products lead to the value.
+        other than products lead to the value; products of `merged` count as other ops.
+    merged: products that are added to a weight, by index, with the bits of their inputs.
     """
 
     first: Sequence[int]
     direct: Sequence[int]
+    merged: Mapping[int, int]
 
 
 class DimClasses:
@@ -166,7 +168,9 @@ class _Search:
             for n in nodes
             if n.label == "broadcast_in_dim" or has_trait(n.label, Trait.ELEMENTWISE)
         ]
-        products = [n for n in nodes if n.is_contraction]
+        products = [
+            n for n in nodes if n.is_contraction and n.index not in reads.merged
+        ]
         products = products or [n for n in nodes if _has_two_arrays(graph, n)]
         self.is_flat = all(
             reads.first[v] == reads.direct[v] for n in products for v, _ in n.ins[:2]

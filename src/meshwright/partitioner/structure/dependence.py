@@ -1,5 +1,7 @@
 """Dependence of values on a program's inputs, as bit sets: bit `i` stands for input `i`."""
 
+import math
+from collections.abc import Collection, Iterator, Sequence
 from heapq import heappop, heappush
 
 from meshwright.partitioner.propagate import Graph, Node
@@ -9,17 +11,16 @@ from meshwright.program.analysis.updates import (
     update_path,
 )
 from meshwright.program.ir import Program, Value
+from meshwright.program.ops import Trait, has_trait
 
 
-def find_dependence(graph: Graph, through_products: bool = True) -> list[int]:
+def find_dependence(graph: Graph, stops: Collection[int] = ()) -> list[int]:
     """Bit sets of the inputs on which values depend, indexed by the value's number.
 
-    through_products: whether the result of a matrix product or convolution depends on
-        its operands.
+    stops: indices of nodes whose results do not depend on their operands.
     """
     bits = _start(graph)
     nodes = [node for node in graph.nodes if node.op is not None]
-    stops = {n.index for n in nodes if n.is_contraction and not through_products}
     todo = [node.index for node in nodes]
     while todo:  # a heap, so that nodes are visited nearly in the program's order
         node = graph.nodes[heappop(todo)]
@@ -29,6 +30,73 @@ def find_dependence(graph: Graph, through_products: bool = True) -> list[int]:
                     if graph.nodes[reader].op is not None:
                         heappush(todo, reader)
     return bits
+
+
+def products_of(graph: Graph) -> frozenset[int]:
+    """Indices of the matrix products and convolutions."""
+    return frozenset(node.index for node in graph.nodes if node.is_contraction)
+
+
+def find_merged(
+    graph: Graph, paths: Sequence[str], first: Sequence[int], direct: Sequence[int]
+) -> dict[int, int]:
+    """Products of two inputs that are added to a third one, as adapters are to weights.
+
+    In `x @ (w + b @ a)` it is `b @ a`: a matrix of low rank, whose factors share an
+    argument. For each such node, by index, the bits of the three inputs.
+    first, direct: as in `Reads`.
+    """
+    found: dict[int, int] = {}
+    for node in graph.nodes:
+        if not node.is_contraction or len(node.ins) != 2 or not _is_low_rank(node):
+            continue
+        bits = [direct[value] for value, _ in node.ins]
+        is_alone = all(first[value] == direct[value] for value, _ in node.ins)
+        if not (is_alone and all(bits)) or bits[0] & bits[1]:
+            continue
+        factors = [paths[i] for i in members(bits[0] | bits[1])]
+        has_trees = any("." in path for path in factors)
+        if has_trees and len({path.partition(".")[0] for path in factors}) > 1:
+            continue
+        sums = [
+            bits[0] | bits[1] | direct[value]
+            for value in _added_to(graph, node.outs[0][0])
+            if direct[value] and first[value] == direct[value]
+        ]
+        if sums:
+            found[node.index] = sums[0]
+    return found
+
+
+def _is_low_rank(node: Node) -> bool:
+    """Whether a product sums over at most half as many elements as either side has."""
+    rule = node.rule
+    assert rule is not None
+    sides = [{f for fs in dims for f in fs} for _, dims in node.ins]
+    free = [
+        math.prod(rule.sizes[f] for f in own - other)
+        for own, other in (sides, reversed(sides))
+    ]
+    return 2 * math.prod(rule.sizes[f] for f in rule.reductions) <= min(free)
+
+
+def _added_to(graph: Graph, value: int) -> Iterator[int]:
+    """The values of equal shape that a value is added to, perhaps scaled before."""
+    todo, seen = [value], {value}
+    while todo:
+        now = todo.pop()
+        shape = graph.values[now].shape
+        for index in graph.consumers[now]:
+            node = graph.nodes[index]
+            others = [v for v, _ in node.ins if v != now and graph.values[v].shape]
+            if node.label in ("add", "sub"):
+                yield from (v for v in others if graph.values[v].shape == shape)
+            elif not others and (
+                node.label == "transpose" or has_trait(node.label, Trait.ELEMENTWISE)
+            ):
+                new = [v for v, _ in node.outs if v not in seen]
+                seen.update(new)
+                todo += new
 
 
 def find_first_dependence(graph: Graph) -> list[int]:

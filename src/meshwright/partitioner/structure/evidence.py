@@ -22,6 +22,7 @@ class Evidence(Enum):
     NAMED_WEIGHT = 100, "named by params="
     LATER = 4, "multiplied with what other products made"
     KERNEL = 4, "the kernel of a convolution, or the experts of a ragged product"
+    MERGED = 3, "an adapter of low rank, or the array to which one is added"
     SCALED = 3, "integers of 8 bits, or their scales"
     GRADIENT = 6, "a result of the backward pass has its shape, and no input before it"
     LEADS = 2, "in the first argument, multiplied with an input of another argument"
@@ -97,6 +98,7 @@ def find_evidence(
         *_of_gradients(graph, inputs),
         *_of_types(graph, paths, inputs),
         *products.evidence(),
+        *_of_merged(inputs, reads),
         *_of_tables(graph, inputs, reads),
         *((i, Evidence.BATCHED) for i in flow.batched),
         *((i, Evidence.UNBATCHED) for i in flow.unbatched),
@@ -189,6 +191,8 @@ class _Products:
         for node in self.graph.nodes:
             if not node.is_contraction or len(node.ins) < 2:
                 continue
+            if node.index in self.reads.merged:
+                continue
             values = [value for value, _ in node.ins[:2]]
             reads = [self.reads.direct[value] & self.unknown for value in values]
             known = self.unknown | self.trained
@@ -225,6 +229,12 @@ class _Products:
         is_scaled = len(own) > 1 and reads[side] & self.small
         if is_scaled and not (len(others) > 1 and reads[1 - side] & self.small):
             yield from _each(new, Evidence.SCALED)
+
+
+def _of_merged(inputs: RoleCandidates, reads: Reads) -> Iterator[tuple[int, Evidence]]:
+    """Evidence of products of two inputs that are added to a third one."""
+    for bits in reads.merged.values():
+        yield from _each(bits & _bits(inputs.unknown), Evidence.MERGED)
 
 
 def _of_tables(

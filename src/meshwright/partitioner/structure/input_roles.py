@@ -20,6 +20,8 @@ from meshwright.partitioner.structure.batch_flow import (
 from meshwright.partitioner.structure.dependence import (
     find_dependence,
     find_first_dependence,
+    find_merged,
+    products_of,
 )
 from meshwright.partitioner.structure.evidence import (
     Evidence,
@@ -74,7 +76,12 @@ def _find_roles(graph: Graph, paths: tuple[str, ...], named: NamedRoles) -> Inpu
     depends, first = find_dependence(graph), find_first_dependence(graph)
     # The first iteration of a loop may have constants where others have data.
     early = [one or every for one, every in zip(first, depends, strict=True)]
-    reads = Reads(early, find_dependence(graph, through_products=False))
+    products = products_of(graph)
+    direct = find_dependence(graph, products)
+    merged = find_merged(graph, paths, early, direct)
+    if merged:
+        direct = find_dependence(graph, products.difference(merged))
+    reads = Reads(early, direct, merged)
     inputs = graph.program.inputs
     arrays = {i for i, node in enumerate(graph.input_nodes) if _is_array(graph, node)}
     floats = {i for i, value in enumerate(inputs) if is_inexact(value.dtype)}

@@ -36,9 +36,9 @@ def leaf_dim(graph: Graph, value: int, dim: int) -> tuple[Node, int] | None:
 def is_open(graph: Graph, node: Node, dim: int) -> bool:
     """Whether no reader prevents that a dim of a node's result is sharded.
 
-    A scan over stacked layers, or an index into them, needs their dim unsharded. A
-    concatenation along the dim is no obstacle if its own result has none. Readers are
-    searched only through concatenations and views.
+    A scan over stacked layers, or an index into them, needs their dim unsharded, and so
+    does a sort along it, but for an exchange. A concatenation along the dim is no obstacle
+    if its own result has none. Readers are searched only through concatenations and views.
     """
     todo = [(node.outs[0][0], dim)]
     seen: set[tuple[int, int]] = set()
@@ -57,7 +57,7 @@ def is_open(graph: Graph, node: Node, dim: int) -> bool:
                 factor = major(dims[dim])
                 if factor is None and reader.label == "concatenate":
                     todo.append((reader.outs[0][0], dim))
-                elif factor is None:
+                elif factor is None or _is_sorted(reader, factor):
                     return False
                 elif _is_view(graph, reader):
                     made = [(v, dim_of(dims, factor)) for v, dims in reader.outs]
@@ -102,6 +102,13 @@ def major(factors: tuple[int, ...]) -> int | None:
     `None` if the dim has no factors and so cannot be sharded.
     """
     return factors[0] if factors else None
+
+
+def _is_sorted(node: Node, factor: int) -> bool:
+    """Whether a node sorts along a factor."""
+    return (
+        node.label == "sort" and node.rule is not None and factor in node.rule.special
+    )
 
 
 def _is_view(graph: Graph, node: Node) -> bool:

@@ -9,13 +9,14 @@ elements move between devices. Slices of joined values are slices of their parts
 becomes one op from n to n elements.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.program.ir import Atom, Literal, Op, Program, Value
 from meshwright.program.ops import FactorRule, has_trait, rule_of
 from meshwright.program.ops.arithmetic.reduction import identity_of
 from meshwright.program.ops.movement.joined_slices import Join, Piece
+from meshwright.program.ops.movement.slices import LARGE
 from meshwright.program.rewrite.dead_code import eliminate_dead_code
 from meshwright.program.rewrite.early_slices import slice_early
 from meshwright.program.rewrite.frames import (
@@ -36,6 +37,8 @@ from meshwright.program.rewrite.window_moves import (
     Interval,
     Move,
     added_window,
+    even_gaps,
+    even_strides,
     is_near,
     moves_of,
 )
@@ -134,8 +137,30 @@ class _Writer:
         moves = moves_of(op, self.known)
         if moves:
             self._defer(moves, op)
+        elif op.kind == "slice":
+            self._strided(op)
+        elif gaps := even_gaps(op):
+            self._defer(gaps[0], None)
+            self._plain_op(gaps[1])
         else:
             self._plain_op(op)
+
+    def _strided(self, op: Op) -> None:
+        """Write a slice with strides, of the value that a slice of its operand takes."""
+        value = op.operands[0]
+        assert isinstance(value, Value)
+        inner = self.moves.get(self.same.get(value, value))
+        if inner is not None and len(inner.parts) == 1 and not has_gap(inner):
+            part, params = inner.parts[0], dict(op.params)
+            for name in ("start_indices", "limit_indices"):
+                positions = list(params[name])
+                positions[inner.dim] += part.start
+                params[name] = tuple(positions)
+            op = replace(op, operands=(part.value,), params=params)
+        strided = even_strides(op)
+        self._plain_op(strided[0] if strided else op)
+        if strided:
+            self._defer(strided[1], None)
 
     def _is_uneven(self, move: Move) -> bool:
         """Whether a move makes or reads a value with an uneven dim."""
@@ -151,7 +176,7 @@ class _Writer:
         op: the op that makes them if no part is replaced.
         """
         is_own = True
-        for move in moves:
+        for move in self._ahead(moves):
             parts: list[Interval] = []
             fills = [move.fill] if has_gap(move) else []
             for part in move.parts:
@@ -172,6 +197,50 @@ class _Writer:
                 self.moves[move.result] = move
         if op is not None and is_own:
             self.origins.update(dict.fromkeys(op.results, op))
+
+    def _ahead(self, moves: Sequence[Move]) -> Iterator[Move]:
+        """The moves, with slices ahead of moves along other dims, which commute with them.
+
+        So the slices of a field that is padded in both dims reach the field, whose dims
+        are even. Slices go ahead of moves along their own dim, and small ones of any move
+        that makes a dim uneven.
+        """
+        for move in moves:
+            inner = self._moved_first(move)
+            if inner is None:
+                yield move
+                continue
+            slices: dict[Value, Value] = {}
+            for value in dict.fromkeys(part.value for part in inner.parts):
+                shape = list(value.shape)
+                shape[move.dim] = size_of(move)
+                slices[value] = Value(tuple(shape), value.dtype)
+                window = replace(move.parts[0], value=value)
+                yield from self._ahead([Move(slices[value], move.dim, (window,))])
+            parts = tuple(replace(p, value=slices[p.value]) for p in inner.parts)
+            yield replace(inner, result=move.result, parts=parts)
+
+    def _moved_first(self, move: Move) -> Move | None:
+        """The move of the operand of a slice, if the slice goes ahead of it."""
+        if len(move.parts) != 1 or has_gap(move):
+            return None
+        value = move.parts[0].value
+        inner = self.moves.get(self.same.get(value, value))
+        if inner is None or inner.dim == move.dim:
+            return None
+        is_small = LARGE * size_of(move) < value.shape[move.dim]
+        if (is_small and self._is_uneven(inner)) or any(
+            self._is_moved(p.value, move.dim) for p in inner.parts
+        ):
+            return inner
+        return None
+
+    def _is_moved(self, value: Value, dim: int) -> bool:
+        """Whether a value is made by a move along a dim, at last or before others."""
+        move = self.moves.get(self.same.get(value, value))
+        return move is not None and (
+            move.dim == dim or any(self._is_moved(p.value, dim) for p in move.parts)
+        )
 
     # -- values -----------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ intervals of the result are intervals of operands (`ops/movement/joined_slices.p
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.program.ir import Atom, Literal, Op, Value
 from meshwright.program.ops.movement.joined_slices import ZERO
@@ -88,7 +88,93 @@ def moved_dims(op: Op, known: Mapping[Value, Sequence[int]]) -> Sequence[MovedDi
             if n != size and part.value in op.operands:
                 near, small = is_near(n, size), LARGE * n < size
                 found.append(MovedDim(part.value, move.dim, near, small))
+    operand = op.operands[0] if op.operands else None
+    if isinstance(operand, Value):
+        uneven = (*_uneven_strides(op), *_uneven_gaps(op))
+        found += [MovedDim(operand, d, False, False) for d in uneven]
     return found
+
+
+def even_strides(op: Op) -> tuple[Op, list[Move]] | None:
+    """A slice such as `u[2::2]`, as `u[::2]` and a move; `None` for other ops.
+
+    Devices have the elements of the former in their parts.
+    """
+    starts = _uneven_strides(op)
+    if not starts:
+        return None
+    operand, (result,), strides = op.operands[0], op.results, op.params["strides"]
+    shape, firsts, limits = (
+        list(each)
+        for each in (
+            result.shape,
+            op.params["start_indices"],
+            op.params["limit_indices"],
+        )
+    )
+    for d in starts:
+        n = limits[d] = operand.shape[d]
+        shape[d], firsts[d] = n // strides[d], firsts[d] % strides[d]
+    made = Value(tuple(shape), result.dtype)
+    params = {
+        **op.params, "start_indices": tuple(firsts), "limit_indices": tuple(limits)
+    }  # fmt: skip
+    first = replace(op, results=(made,), params=params)
+    return first, list(_window(made, result, starts))
+
+
+def even_gaps(op: Op) -> tuple[list[Move], Op] | None:
+    """A padding between elements, as a move and a padding that is even; `None` otherwise.
+
+    It is the transpose of `u[2::2]`.
+    """
+    starts = _uneven_gaps(op)
+    if not starts:
+        return None
+    now, fill = op.operands
+    assert isinstance(now, Value)
+    config, moves = list(op.params["padding_config"]), list[Move]()
+    for d, start in starts.items():
+        low, _, gap = config[d]
+        shape, n = list(now.shape), op.results[0].shape[d] // (gap + 1)
+        part, shape[d] = Interval(now, 0, start, now.shape[d]), n
+        now = Value(tuple(shape), now.dtype)
+        moves.append(Move(now, d, (part,), fill))
+        config[d] = (low % (gap + 1), gap - low % (gap + 1), gap)
+    params = {**op.params, "padding_config": tuple(config)}
+    return moves, replace(op, operands=(now, fill), params=params)
+
+
+def _uneven_gaps(op: Op) -> dict[int, int]:
+    """The dims that a padding makes nearly k times as large, and where elements start."""
+    if op.kind != "pad":
+        return {}
+    sizes = zip(op.operands[0].shape, op.results[0].shape, strict=True)
+    made = zip(sizes, op.params["padding_config"], strict=True)
+    return {
+        d: int(low) // (gap + 1)
+        for d, ((m, n), (low, high, gap)) in enumerate(made)
+        if gap and min(low, high) >= 0
+        if n % (gap + 1) == 0 and is_near(m, n // (gap + 1))
+    }
+
+
+def _uneven_strides(op: Op) -> dict[int, int]:
+    """The dims of which a slice takes nearly every k-th element, and where it starts."""
+    if op.kind != "slice" or not op.params["strides"]:
+        return {}
+    taken = zip(
+        op.operands[0].shape,
+        op.results[0].shape,
+        op.params["start_indices"],
+        op.params["strides"],
+        strict=True,
+    )
+    return {
+        d: int(start) // stride
+        for d, (n, m, start, stride) in enumerate(taken)
+        if stride > 1 and n % stride == 0 and is_near(n // stride, m)
+    }
 
 
 def is_near(n: int, m: int) -> bool:

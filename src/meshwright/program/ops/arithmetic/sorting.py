@@ -1,6 +1,7 @@
 """Factor rules of sorting and top-k.
 
-All dims but the sorted one can be sharded. If the searched dim of top-k is split, each
+If the sorted dim is split, an all-to-all splits another dim in its place, each device sorts
+whole rows, and a second one restores the split. If the searched dim of top-k is split, each
 device finds the k largest of its part, and all find the k largest of these.
 """
 
@@ -31,11 +32,48 @@ def _selection_work(op: Op) -> OpWork:
 
 @rule("sort", traits=_OWN_KERNEL, work=_sorting_work)
 def sort(op: Op) -> FactorRule:
-    """The factor rule `a-,a-->a-,a-` of a sort of two arrays along dim 1.
+    """The factor rule `a(bc),a(bc)->a(bc),a(bc)` of a sort of two arrays along dim 1.
 
-    Dim a can be sharded, the sorted dim `-` cannot.
+    The sorted dim is split into parts of which another dim has as many (`_sort_turned`):
+    b is the largest common divisor of the two extents, and c stays whole. An array without
+    such a dim cannot be split along the sorted one.
     """
-    return _off_dim(op, op.params["dimension"])
+    shape, axis = op.operands[0].shape, op.params["dimension"]
+    others = (n for d, n in enumerate(shape) if d != axis)
+    shared = max((math.gcd(shape[axis], n) for n in others), default=1)
+    if shared < 2:
+        return _off_dim(op, axis)
+    factors = RuleFactors()
+    dims = factors.each(shape, (axis,))
+    split = factors.one(shared)
+    dims[axis] = split + factors.indivisible(shape[axis] // shared)
+    return factors.rule(
+        [tuple(dims)] * len(op.operands),
+        [tuple(dims)] * len(op.results),
+        special=frozenset(split),
+        expand=partial(_sort_turned, axis, split[0]),
+    )
+
+
+def _sort_turned(
+    axis: int,
+    factor: int,
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: OpCut,
+) -> tuple[Value, ...]:
+    """Sort whole rows, while another dim is split; without such a dim, sort all rows."""
+    axes, shape = cut.axes[factor], operands[0].shape
+    n = builder.mesh.size(axes)
+    even = [d for d, size in enumerate(shape) if d != axis and not size % n]
+    if not even:
+        whole = [builder.all_gather(x, axis, axes) for x in operands]
+        made = builder.apply(op, whole, [x.shape for x in whole])
+        return tuple(builder.all_slice(x, axis, axes) for x in made)
+    turned = [builder.all_to_all(x, axis, even[0], axes) for x in operands]
+    made = builder.apply(op, turned, [x.shape for x in turned])
+    return tuple(builder.all_to_all(x, even[0], axis, axes) for x in made)
 
 
 @rule("top_k", traits=_OWN_KERNEL, work=_selection_work)
