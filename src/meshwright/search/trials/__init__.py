@@ -46,8 +46,9 @@ from meshwright.search.trials.engines.engine import Batch, TrialEngine
 from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
-from meshwright.search.trials.engines.optuna_sampler import Optuna
-from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
+from meshwright.search.trials.engines.adapters.optuna_sampler import Optuna
+from meshwright.search.trials.engines.adapters.pymoo_algorithm import Pymoo
+from meshwright.search.trials.engines.parzen import Parzen
 from meshwright.search.trials.engines.random_draws import RandomDraws
 from meshwright.search.trials.engines.scalarised import Scalarised
 from meshwright.search.trials.running.ask_tell import AskTell, Study
@@ -74,6 +75,7 @@ __all__ = [
     "Halving",
     "Nsga2",
     "Optuna",
+    "Parzen",
     "Pymoo",
     "RandomDraws",
     "Range",

@@ -11,8 +11,9 @@ from meshwright.search.trials.engines.engine import TrialEngine
 from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
-from meshwright.search.trials.engines.optuna_sampler import Optuna
-from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
+from meshwright.search.trials.engines.adapters.optuna_sampler import Optuna
+from meshwright.search.trials.engines.adapters.pymoo_algorithm import Pymoo
+from meshwright.search.trials.engines.parzen import Parzen
 from meshwright.search.trials.engines.random_draws import RandomDraws
 
 ENGINES: dict[str, Callable[[], TrialEngine]] = {
@@ -20,6 +21,7 @@ ENGINES: dict[str, Callable[[], TrialEngine]] = {
     "ageing": Ageing,
     "cross-entropy": CrossEntropy,
     "gp": GaussianProcess,
+    "tpe": Parzen,
     "halving": Halving,
     "random": RandomDraws,
     "optuna-tpe": lambda: Optuna("tpe"),

@@ -1,0 +1,1 @@
+"""Engines of other packages: optuna's samplers and pymoo's algorithms."""
