@@ -30,8 +30,8 @@ from zoo.images import made_batches
 
 CHANNELS, CLASSES, BASE = (8, 16), 16, 8
 GRID = (1.0, 2.0, 3.0), (1.0, 2.0, 4.0, 8.0), (8, 12, 16)
-"""Depths, widths and sizes. With no width above 4 the best models of all targets had the
-largest, and width alone, which was not held to the grid, was better at the first target."""
+"""Depths, widths and sizes. Channels cost nothing there until they fill the lanes, so that
+the widths have to go as far as width alone goes within the first target."""
 
 WAYS: dict[str, Callable[[float], tuple[float, float, float]]] = {
     "compound": lambda phi: tuple(base**phi for base in BASES),

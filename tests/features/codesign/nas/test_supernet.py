@@ -10,8 +10,12 @@ import pytest
 from meshwright.codesign import nas
 from meshwright.errors import SearchError
 
-SPACE = nas.Space({"kind": nas.Choice("linear", "none", "mixed"), "width": nas.Range(1, 8)})
-CANDIDATES = [{"kind": k, "width": w} for k in ("linear", "none", "mixed") for w in (1, 8)]
+SPACE = nas.Space(
+    {"kind": nas.Choice("linear", "none", "mixed"), "width": nas.Range(1, 8)}
+)
+CANDIDATES = [
+    {"kind": k, "width": w} for k in ("linear", "none", "mixed") for w in (1, 8)
+]
 
 
 def data():
@@ -43,7 +47,9 @@ def apply(params, x, code):
 
 
 def net(**fields) -> nas.Supernet:
-    return nas.Supernet(SPACE, init, apply, data, **({"steps": 300, "seed": 1} | fields))
+    return nas.Supernet(
+        SPACE, init, apply, data, **({"steps": 300, "seed": 1} | fields)
+    )
 
 
 def test_shared_weights_tell_candidates_apart_and_every_process_has_the_same():
@@ -57,22 +63,32 @@ def test_shared_weights_tell_candidates_apart_and_every_process_has_the_same():
     assert again(CANDIDATES[5])["shared_accuracy"] == mixed
 
 
+def always_8(params, x, code):
+    """As `apply`, with all channels."""
+    return apply(params, x, jnp.array([code[0], 8]))
+
+
 def test_a_step_moves_only_the_weights_on_a_path():
-    only = nas.Space({"kind": nas.Choice("linear", "none", "mixed"), "width": 8}, where=lambda c: c["kind"] == "linear")  # noqa: E501  # fmt: skip
-    shared = nas.Supernet(only, init, lambda p, x, code: apply(p, x, jnp.array([code[0], 8])), data, steps=3)  # noqa: E501  # fmt: skip
+    only = nas.Space({"kind": nas.Choice("linear", "none", "mixed")}, where=is_linear)
     first = init(jax.random.key(0), None)
-    after = shared.weights
+    after = nas.Supernet(only, init, always_8, data, steps=3).weights
     np.testing.assert_array_equal(after["mixed"], first["mixed"])
     assert not np.array_equal(after["linear"], first["linear"])
 
 
+def is_linear(candidate) -> bool:
+    return candidate["kind"] == "linear"
+
+
+def build(candidate):
+    """A candidate's own model, with weights for all of the kinds."""
+    kind = ("linear", "none", "mixed").index(candidate["kind"])
+    code = jnp.array([kind, candidate["width"]])
+    return init, lambda params, x: apply(params, x, code)
+
+
 def test_its_rank_correlation_is_printed_beside_the_result():
-    evaluate = nas.Trained(
-        lambda c: (init, lambda p, x: apply(p, x, jnp.array([("linear", "none", "mixed").index(c["kind"]), c["width"]]))),  # noqa: E501  # fmt: skip
-        data,
-        steps=20,
-        supernet=net(steps=50),
-    )
+    evaluate = nas.Trained(build, data, steps=20, supernet=net(steps=50))
     front = nas.search(
         SPACE, evaluate, objectives={"accuracy": "max"}, engine="random", trials=3
     )
