@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 from typing import Any
 
-import jax
 import numpy as np
 
 from benchmarks.codesign import macro_space
@@ -89,32 +88,32 @@ def regrets(lookup: TableLookup, promise: np.ndarray) -> dict[str, float]:
 )
 def main(options: Options) -> None:
     """Print the rank correlation and regret of each proxy, and store them."""
-    lookup = TableLookup(options.machine)
-    rows = [lookup(candidate) for candidate in macro_space.SPACE.values()]
+    lookup, candidates = TableLookup(options.machine), list(macro_space.SPACE.values())
+    rows = [lookup(candidate) for candidate in candidates]
     accuracy = np.array([row["accuracy"] for row in rows])
-    proxies = {
-        name: np.array([row[name] for row in rows]) for name in ("parameters", "macs")
-    }
-    for step in STEPS[:-1]:
-        share = int(step) / int(STEPS[-1])
-        short = [lookup(c, share)["accuracy"] for c in macro_space.SPACE.values()]
-        proxies[f"{step}_steps"] = np.array(short)
-    for seed in range(options.seeds):
-        name = f"shared_{options.steps}_{seed}"
-        if name in options.stored({}).get(options.machine, {}):
-            continue
-        net = nas.Supernet(
-            macro_space.SPACE, init, apply, data, options.steps, seed=seed
-        )
-        found = [net(candidate) for candidate in macro_space.SPACE.values()]
-        proxies[name] = np.array([each["shared_accuracy"] for each in found])
-        jax.clear_caches()
-    for name, promise in proxies.items():
+
+    def store(name: str, promise: np.ndarray) -> None:
         figures = {"tau": kendall_tau(promise, accuracy), **regrets(lookup, promise)}
         options.save_case(options.machine, name, figures)
+
+    for name in ("parameters", "macs"):
+        store(name, np.array([row[name] for row in rows]))
+    for step in STEPS[:-1]:
+        short = [lookup(c, int(step) / int(STEPS[-1])) for c in candidates]
+        store(f"{step}_steps", np.array([each["accuracy"] for each in short]))
     single = single_trainings()
     one, others = single[:, 0], single[:, 1:].mean(axis=1)
     options.save_case(options.machine, "noise", {"tau": kendall_tau(one, others)})
+    for seed in range(options.seeds):
+        name = f"shared_{options.steps}_{seed}"
+        if name not in options.stored({})[options.machine]:
+            store(name, shared(seed, options.steps, candidates))
+
+
+def shared(seed: int, steps: int, candidates: list[dict[str, Any]]) -> np.ndarray:
+    """Accuracies of the candidates with the weights of one supernet."""
+    net = nas.Supernet(macro_space.SPACE, init, apply, data, steps, seed=seed)
+    return np.array([net(candidate)["shared_accuracy"] for candidate in candidates])
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Engines of other packages: optuna's samplers and pymoo's algorithms."""
