@@ -11,7 +11,6 @@ round the cheapest acceptable model's share of the original's cost is stored. Wh
 as the original in the mean of three trainings which the search did not see.
 """
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -73,7 +72,8 @@ def main(chosen: Options) -> None:
     """Let all searches go on, and then judge what they found."""
     until = chosen.until or chosen.trials
     seeds = [int(seed) for seed in chosen.seeds.split(",")]
-    runs = list(itertools.product(chosen.models.split(","), seeds, METHODS))
+    models: list[str] = chosen.models.split(",")
+    runs = [(m, seed, method) for m in models for seed in seeds for method in METHODS]
     tasks = {model: getattr(small_models, model)() for model, _, _ in runs}
     cost = cost_function(chosen.less, None)
     problems = {
