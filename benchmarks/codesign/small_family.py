@@ -6,12 +6,14 @@ A grid over depth, width and image size of a small net is trained and priced, an
 is fitted to the best model of each target. Its models, and those of compound scaling by
 EfficientNet's constants, of width only, depth only and size only, are trained from other
 seeds; each way's model of a target is the largest that keeps it. Latency at equal accuracy
-is interpolated between the models of a way.
+is interpolated between the models of a way. Trained models are stored; a run that was ended
+goes on from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -23,10 +25,14 @@ from benchmarks.codesign.small_models import Keys, conv, dense, new_conv, new_de
 from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.codesign import nas
 from meshwright.features.codesign.nas.families.published import BASES
+from meshwright.features.codesign.nas.families.scaling import edges_of
 from zoo.images import made_batches
 
 CHANNELS, CLASSES, BASE = (8, 16), 16, 8
-GRID = (1.0, 2.0, 3.0), (1.0, 2.0, 4.0), (8, 12, 16)
+GRID = (1.0, 2.0, 3.0), (1.0, 2.0, 4.0, 8.0), (8, 12, 16)
+"""Depths, widths and sizes. Channels cost nothing there until they fill the lanes, so that
+the widths have to go as far as width alone goes within the first target."""
+
 WAYS: dict[str, Callable[[float], tuple[float, float, float]]] = {
     "compound": lambda phi: tuple(base**phi for base in BASES),
     "width": lambda phi: (1.0, 2 ** (phi / 2), 1.0),
@@ -123,20 +129,21 @@ def _plain_at(name: str, phi: float) -> tuple[float, float, float]:
 )
 def main(options: Options) -> None:
     """Train the grid, fit the law, and compare its models with those of plain ways."""
-    machine, points = options.machine, list[nas.Point]()
-    for scales in product(*GRID):
-        score = accuracy(scales, 0, options.steps)
-        depth, width, size = scales
-        time = latency_ms(machine, depth, width, size)
-        points.append(nas.Point(depth, width, size, score, time))
+    machine, known = options.machine, _Known(options)
+    points = [
+        nas.Point(*scales, known.accuracy(scales, 0), latency_ms(machine, *scales))
+        for scales in product(*GRID)
+    ]
     times = [point.latency_ms for point in points]
     low, high = 1.3 * min(times), 0.8 * max(times)
     targets = np.geomspace(low, high, options.targets).tolist()
-    law = nas.scale_family(points, targets, base=BASE).law
-    options.save_case(machine, "law", {"law": str(law), "spread": law.spread})
+    family = nas.scale_family(points, targets, base=BASE)
+    law, edges = family.law, edges_of(points, family.winners)
+    figures = {"law": str(law), "spread": law.spread, "edges": edges}
+    options.save_case(machine, "law", figures)
     ways: dict[str, Any] = {name: partial(_plain_at, name) for name in WAYS}
     curves = {
-        name: _curve(way, targets, machine, options.steps)
+        name: _curve(way, targets, machine, known)
         for name, way in {"ours": law.at, **ways}.items()
     }
     for name, curve in curves.items():
@@ -149,10 +156,26 @@ def main(options: Options) -> None:
         print(name, [(s, round(1e3 * t, 1), round(a, 3)) for s, t, a in curve], slower)
 
 
-def _curve(way: Any, targets: list[float], machine: str, steps: int) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Accuracies by scales and seed, each trained once and stored."""
+
+    options: Options
+
+    def accuracy(self, scales: tuple[float, float, float], seed: int) -> float:
+        case = f"{','.join(f'{each:g}' for each in scales)} seed {seed}"
+        stored = self.options.stored({}).get("trained", {}).get(case)
+        if stored is not None:
+            return float(stored["accuracy"])
+        found = accuracy(scales, seed, self.options.steps)
+        self.options.save_case("trained", case, {"accuracy": found})
+        return found
+
+
+def _curve(way: Any, targets: list[float], machine: str, known: _Known) -> list[Any]:
     """Scales, latency and accuracy of the model of each target."""
     nets = [largest(way, target, machine) for target in targets]
-    scores = {net: accuracy(net, 10, steps) for net in dict.fromkeys(nets)}
+    scores = {net: known.accuracy(net, 10) for net in dict.fromkeys(nets)}
     return [(net, latency_ms(machine, *net), scores[net]) for net in nets]
 
 

@@ -25,7 +25,7 @@ from meshwright.search.trials import (
     hypervolume,
     run_trials,
 )
-from meshwright.search.trials.engines.improvement import expected_improvement
+from meshwright.search.trials.engines.estimates.improvement import expected_improvement
 from tests.search.trials.problems import (
     GOALS,
     REFERENCE,

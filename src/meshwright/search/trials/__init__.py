@@ -48,6 +48,7 @@ from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
 from meshwright.search.trials.engines.optuna_sampler import Optuna
+from meshwright.search.trials.engines.parzen import Parzen
 from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.random_draws import RandomDraws
 from meshwright.search.trials.engines.scalarised import Scalarised
@@ -76,6 +77,7 @@ __all__ = [
     "Halving",
     "Nsga2",
     "Optuna",
+    "Parzen",
     "Pymoo",
     "RandomDraws",
     "Range",

@@ -18,6 +18,7 @@ from meshwright.features.codesign.nas.rewriting.task import Task
 from meshwright.features.codesign.nas.searching.reward import Reward
 from meshwright.features.codesign.nas.searching.search import ModelFront, search
 from meshwright.features.codesign.nas.searching.space_file import SpaceFile
+from meshwright.features.codesign.nas.searching.supernet import Supernet
 from meshwright.features.codesign.nas.searching.trained import Trained
 from meshwright.search.trials import (
     ENGINES,
@@ -28,6 +29,7 @@ from meshwright.search.trials import (
     Halving,
     Nsga2,
     Optuna,
+    Parzen,
     Pymoo,
     RandomDraws,
     Range,
@@ -48,6 +50,7 @@ __all__ = [
     "ModelFront",
     "Nsga2",
     "Optuna",
+    "Parzen",
     "Point",
     "Pymoo",
     "RandomDraws",
@@ -59,6 +62,7 @@ __all__ = [
     "Scalarised",
     "Space",
     "SpaceFile",
+    "Supernet",
     "Task",
     "Trained",
     "latency",

@@ -13,6 +13,7 @@ from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
 from meshwright.search.trials.engines.optuna_sampler import Optuna
+from meshwright.search.trials.engines.parzen import Parzen
 from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.random_draws import RandomDraws
 
@@ -22,6 +23,7 @@ ENGINES: dict[str, Callable[[], TrialEngine]] = {
     "cross-entropy": CrossEntropy,
     "firefly": Firefly,
     "gp": GaussianProcess,
+    "tpe": Parzen,
     "halving": Halving,
     "random": RandomDraws,
     "optuna-tpe": lambda: Optuna("tpe"),

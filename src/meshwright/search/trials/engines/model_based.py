@@ -16,8 +16,13 @@ from meshwright.search.trials.engines.engine import (
     Proposals,
     check_counts,
 )
-from meshwright.search.trials.engines.gaussian import Posterior, features, fit, groups
-from meshwright.search.trials.engines.improvement import expected_improvement
+from meshwright.search.trials.engines.estimates.gaussian import (
+    Posterior,
+    features,
+    fit,
+    groups,
+)
+from meshwright.search.trials.engines.estimates.improvement import expected_improvement
 from meshwright.search.trials.engines.nsga2 import child_of
 from meshwright.search.trials.space.coding import Draws
 

@@ -15,6 +15,7 @@ from meshwright.features.codesign.nas.families.published import (
     PUBLISHED,
     published_accuracy,
 )
+from meshwright.features.codesign.nas.families.scaling import edges_of
 from zoo.efficientnet_sizes import GPU
 
 WANTED = {"depth": 1.28, "width": 1.15, "resolution": 1.07}
@@ -70,6 +71,17 @@ def test_targets_that_cannot_be_met_are_refused():
         nas.scale_family(published(), [5, 6])
     with pytest.raises(NasError, match="scales and latency are above 0"):
         nas.Point(0, 1, 224, 80, 1)
+
+
+def test_best_models_at_the_end_of_a_scale_are_told():
+    points = [
+        nas.Point(depth, width, 8, 1 - 1 / width - 0.1 / depth, width**0.1 * depth)
+        for depth, width in product((1, 2, 4), repeat=2)
+    ]
+    winners = nas.scale_family(points, [1.2, 2.4, 3], base=8).winners
+    (told,) = edges_of(points, winners)
+    assert told.startswith("3 of the 3 best models have the largest width that was tr")
+    assert "that was tried, 4; a larger one" in told
 
 
 def run(*arguments):

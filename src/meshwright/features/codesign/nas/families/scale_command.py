@@ -34,6 +34,7 @@ from meshwright.features.codesign.nas.families.published import (
 from meshwright.features.codesign.nas.families.scaling import (
     Family,
     checked_targets,
+    edges_of,
     scale_family,
 )
 from meshwright.machine import Machine
@@ -99,7 +100,8 @@ def scale_command(  # noqa: PLR0913  an option each
     if (target is None) == (points is None):
         raise NasError("give either a TARGET with --machine, or --points with a table")
     if points is not None:
-        family, chip = scale_family(read_points(points), targets, base=base), None
+        evaluated, chip = read_points(points), None
+        family = scale_family(evaluated, targets, base=base)
     elif machine is None or target is None:
         raise NasError("with TARGET, --machine is needed, or give --points")
     else:
@@ -117,6 +119,8 @@ def scale_command(  # noqa: PLR0913  an option each
         write_family(out, family, target, chip.name if chip else "", given)
     if target is not None and accuracy is None:
         print(NOTE, file=sys.stderr)
+    for remark in edges_of(evaluated, family.winners):
+        print(remark, file=sys.stderr)
     if as_json:
         print(json.dumps(family.to_plain(), indent=1))
         return

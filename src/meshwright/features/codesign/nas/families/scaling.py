@@ -128,6 +128,24 @@ def winners_of(points: Sequence[Point], targets: Sequence[float]) -> list[Point]
     return found
 
 
+def edges_of(points: Sequence[Point], winners: Sequence[Point]) -> list[str]:
+    """The scales whose largest value among the points some winners have, as sentences.
+
+    There a larger value might be better still, and the law is held back by the grid.
+    """
+    found: list[str] = []
+    for name, column in (("depth", 0), ("width", 1), ("resolution", 2)):
+        values = [point.scales[column] for point in points]
+        most = max(values)
+        count = sum(math.isclose(w.scales[column], most) for w in winners)
+        if count and most > min(values):
+            found.append(
+                f"{count} of the {len(winners)} best models have the largest {name} "
+                f"that was tried, {most:g}; a larger one may give a better law"
+            )
+    return found
+
+
 def _best_within(points: Sequence[Point], target: float) -> Point:
     within = [p for p in points if p.latency_ms <= target * _SLACK]
     return max(within, key=lambda p: (p.accuracy, -p.latency_ms))

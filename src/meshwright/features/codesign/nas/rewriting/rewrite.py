@@ -123,9 +123,26 @@ def rewrite(  # noqa: PLR0913  an option each
         raise NasError(f"seeds is {seeds}; wanted a whole number of 1 or more")
     folder = None if out is None else Path(out)
     problem = RewriteProblem(task, cost_function(less, machine), method, seed, seeds)
-    engine = Lineages(method, problem.identity)
+    found = tried_rewrites(problem, trials, folder, on_trial=on_trial, say=say)
+    return _result(problem, found, less, folder)
+
+
+def tried_rewrites(
+    problem: RewriteProblem,
+    trials: int,
+    folder: Path | None,
+    *,
+    on_trial: Callable[[Trial], None] = lambda trial: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Sequence[Trial]:
+    """The original, and then `trials` networks of a search, each trained once.
+
+    With a folder a search goes on from its journal there; more trials are those of fewer
+    trials and then others.
+    """
+    engine = Lineages(problem.method, problem.identity)
     found = run_trials(
-        Study(LINEAGES, GOALS, engine, seed, (ORIGINAL,)),
+        Study(LINEAGES, GOALS, engine, problem.seed, (ORIGINAL,)),
         problem.figures,
         trials=trials + 1,
         journal=folder and folder / JOURNAL,
@@ -136,7 +153,7 @@ def rewrite(  # noqa: PLR0913  an option each
         raise KeyboardInterrupt
     if not found.trials[0].is_feasible:
         raise NasError(f"the original does not train: {found.trials[0].reason}")
-    return _result(problem, found.trials, less, folder)
+    return found.trials
 
 
 def _result(

@@ -110,8 +110,7 @@ class RewriteProblem:
         self, draws: Sequence[int], seeds: Sequence[int]
     ) -> list[TrainedWeights]:
         """A candidate trained once from each seed."""
-        network = self.network(draws)
-        return [train(self.task, network, seed) for seed in seeds]
+        return train(self.task, self.network(draws), seeds)
 
     def figures(self, candidate: dict[str, Any]) -> dict[str, Any]:
         """The figures of a trial: score on the validation data, its error, and costs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -94,25 +94,36 @@ class TrainedWeights:
     error: float
 
 
-def train(task: Task, network: ModelProgram, seed: int) -> TrainedWeights:
-    """Train a network from its first values; the same seed gives the same result."""
-    weights = network.initial(task.leaves(seed), jax.random.key(seed + 1))
-    x, y = task.train
+def train(
+    task: Task, network: ModelProgram, seeds: Sequence[int]
+) -> list[TrainedWeights]:
+    """A network trained from its first values by each seed, compiled once for all.
+
+    The same seed gives the same result.
+    """
     step = jax.jit(
         partial(_step, task, network),
         donate_argnums=0,
         compiler_options=quick_compilation(),
     )
+    score = jax.jit(
+        lambda weights, x, y: task.score(network(weights, x), y),
+        compiler_options=quick_compilation(),
+    )
+    return [_trained(task, network, step, score, seed) for seed in seeds]
+
+
+def _trained(
+    task: Task, network: ModelProgram, step: Any, score: Any, seed: int
+) -> TrainedWeights:
+    weights = network.initial(task.leaves(seed), jax.random.key(seed + 1))
+    x, y = task.train
     zeros = [jnp.zeros_like(w) for w in weights]
     state = (weights, zeros, [jnp.zeros_like(w) for w in weights])
     # Not a loop in XLA: its CPU backend runs convolutions in loops several times slower.
     for number, at in enumerate(_batches(len(x), task.batch, task.steps, seed)):
         state = step(state, np.float32(number), x[at], y[at])
     weights = state[0]
-    score = jax.jit(
-        lambda weights, x, y: task.score(network(weights, x), y),
-        compiler_options=quick_compilation(),
-    )
     judged = partial(_scores, task.batch, partial(score, weights))
     validation, test = judged(task.validation), judged(task.test)
     error = float(validation.std() / np.sqrt(len(validation)))

@@ -14,7 +14,7 @@ from meshwright.app.output.picture import page, svg
 from meshwright.features.codesign.nas.searching.proxies import rank_correlations
 from meshwright.search.trials import Front, Trial
 
-_WIDTH, _HEIGHT, _MARGIN = 640.0, 360.0, 60.0
+_WIDTH, _HEIGHT, _MARGIN = 640.0, 360.0, 90.0
 _CHECKS = 100
 """Numbers of trials at which the hypervolume is computed, at most."""
 

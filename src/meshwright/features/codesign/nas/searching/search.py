@@ -104,5 +104,5 @@ def search(  # noqa: PLR0913  an option each
         say=say,
     )
     here = time.process_time() - began
-    proxies = getattr(evaluate, "proxies", ())
+    proxies = getattr(evaluate, "proxy_names", ())
     return ModelFront(front, Footprint.of(front, here, workers), tuple(proxies))

@@ -67,9 +67,9 @@ class SpaceFile:
         return () if baseline is None else (baseline,)
 
     @property
-    def proxies(self) -> tuple[str, ...]:
+    def proxy_names(self) -> tuple[str, ...]:
         """Names of the proxies among the figures."""
-        return tuple(getattr(self.evaluate, "proxies", ()))
+        return tuple(getattr(self.evaluate, "proxy_names", ()))
 
     @property
     def path(self) -> Path:

@@ -16,6 +16,7 @@ from meshwright.features.codesign.nas.searching.model import (
     num_parameters,
 )
 from meshwright.features.codesign.nas.searching.proxies import PROXIES
+from meshwright.features.codesign.nas.searching.supernet import SHARED, Supernet
 from meshwright.features.codesign.nas.searching.training import (
     Data,
     read_data,
@@ -38,6 +39,7 @@ class Trained:
     machine: a preset or TOML file, for `latency_s`, `memory_bytes`, `energy_j` and `co2e_g`
         of one call on `serve_batch` inputs; "" for none.
     proxies: figures of the untrained model: "parameters", "synflow", "naswot".
+    supernet: a net with weights shared by all candidates, for the figure `shared_accuracy`.
 
     Other figures: `accuracy`, `loss`, `parameters` and `macs` of one input.
     """
@@ -52,6 +54,7 @@ class Trained:
     seed: int = 0
     trainings: int = 1
     proxies: Sequence[str] = ()
+    supernet: Supernet | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "serve_batch", "batch", "trainings"):
@@ -73,6 +76,8 @@ class Trained:
         figures = self._priced(model, data)
         for name in self.proxies:
             figures[name] = PROXIES[name](model, jax.numpy.asarray(data[0][:16]))
+        if self.supernet is not None:
+            figures |= self.supernet(candidate)
         steps = max(1, round(fidelity * self.steps))
         seeds = range(self.seed, self.seed + self.trainings)
         accuracy, loss = trained_accuracy(
@@ -97,6 +102,12 @@ class Trained:
             }
             figures |= {name: v for name, v in priced.items() if v is not None}
         return figures
+
+    @property
+    def proxy_names(self) -> tuple[str, ...]:
+        """The figures that are proxies of accuracy."""
+        shared = () if self.supernet is None else (SHARED,)
+        return (*self.proxies, *shared)
 
     def target(
         self, candidate: dict[str, Any]

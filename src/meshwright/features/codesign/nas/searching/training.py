@@ -66,7 +66,7 @@ def trained_accuracy(
         losses.append(float(np.mean(last[-10:])))
         if not np.isfinite(losses[-1]):
             raise FloatingPointError(f"the loss is {losses[-1]} after {steps} steps")
-        accuracies.append(_accuracy(partial(apply, *carry[:2]), data))
+        accuracies.append(accuracy_of(partial(apply, *carry[:2]), data))
     return float(np.mean(accuracies)), float(np.mean(losses))
 
 
@@ -110,7 +110,8 @@ _TEST_BATCH = 256
 """Examples of a batch of the test."""
 
 
-def _accuracy(apply: Callable[[Any], Any], data: Data) -> float:
+def accuracy_of(apply: Callable[[Any], Any], data: Data) -> float:
+    """The share of labels of the test data that outputs of `apply` are highest for."""
     right, total = 0, 0
     for begin in range(0, len(data[2]), _TEST_BATCH):
         part = slice(begin, begin + _TEST_BATCH)

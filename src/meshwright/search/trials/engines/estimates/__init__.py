@@ -1,0 +1,1 @@
+"""Estimates by which engines choose: of costs, of improvement, of densities of codes."""
