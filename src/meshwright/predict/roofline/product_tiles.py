@@ -33,8 +33,9 @@ PRODUCT_EDGE = 96
 and stores the finished one, without computing.
 
 Of 0, 32, 64, 96 and 128, 96 agrees best with the products of fewer than 1,024 summed
-elements and at least 2,048 rows that Vidur measured on A100 and H100: median bias 0 % and
-1 %, without it 13 % and 7 % too fast. Of implicit products of convolutions nothing is known."""
+elements and at least 2,048 rows that Vidur measured on A100 (64 on H100): they come out 1 %
+too slow there and 4 % on H100, and without it 15 and 6 % too fast. Of implicit products of
+convolutions nothing is known."""
 
 
 class Cores(NamedTuple):

@@ -84,7 +84,9 @@ def _is_moved(fusion: Fusion, value: Value, makers: Mapping[Value, Op]) -> bool:
     (left_sum, _), (left_batch, _) = numbers
     first = len(left_batch)
     second = len(op.operands[0].shape) - len(left_sum)
-    labels = [(d >= first) + (d >= second) for d in found[1] if op.results[0].shape[d] > 1]
+    labels = [
+        (d >= first) + (d >= second) for d in found[1] if op.results[0].shape[d] > 1
+    ]
     return not _is_grouped(labels)
 
 
