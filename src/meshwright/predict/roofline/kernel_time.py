@@ -247,10 +247,7 @@ def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1) ->
 
 
 def _memory_class(op: Op, chip: Chip) -> str:
-    """The class of the memory rate of a kernel with `op` at its root.
-
-    A reduction waits for its sums between its reads, if the machine states how much.
-    """
+    """The class of the memory rate of a kernel with `op` at its root."""
     is_stated = REDUCTION in chip.efficiency and has_trait(op.kind, Trait.REDUCTION)
     return REDUCTION if is_stated else "memory"
 
