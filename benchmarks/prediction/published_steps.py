@@ -125,15 +125,20 @@ def core(
     mesh: Mapping[str, int],
     batch: int,
     rate: float,
+    chunks: int = 1,
+    replicas: tuple[int, int] = (3, 16),
 ) -> Case:
     """A row of Megatron-Core 0.8 on H100; in a pipeline a microbatch is one sequence.
 
-    Its 48 replicas share the optimizer's state, here 16 of them: no dim has 48 parts.
+    chunks: stages on each submesh. Their number is not published, but transfers between
+        stages ran beside computation, which Megatron-Core does only if it is above 1.
+    replicas: extents of the axes of data parallelism. The published 48 replicas share the
+        optimizer's state, here 16 of them: no dim has 48 parts.
     """
-    per_stage = sizes[0] // mesh[STAGE] if STAGE in mesh else 0
+    per_stage = sizes[0] // mesh[STAGE] // chunks if STAGE in mesh else 0
     model = Model(*sizes, 131_072, 4096, is_fused=True, per_stage=per_stage)
     flops = model.model_flops * batch * model.sequence
-    whole = {**mesh, DATA: 3, SHARED: 16}
+    whole = {**mesh, DATA: replicas[0], SHARED: replicas[1]}
     tactics = [mw.data_parallel(DATA), mw.data_parallel(SHARED)]
     if MODEL in mesh:
         tactics += [
@@ -147,7 +152,7 @@ def core(
         f"core/{name}",
         lambda: (partial(train_step, model, 1), arguments(model, batch)),
         whole, flops / math.prod(whole.values()) / 1e12, rate,
-        (batch // 48, 1), "h100", tuple(tactics),
+        (batch // math.prod(replicas), chunks), "h100", tuple(tactics),
     )  # fmt: skip
 
 
@@ -184,7 +189,19 @@ MEGATRON = (
     ),
     core("1.7b", (24, 2048, 16), {}, 192, 408.8),
     core("16b", (32, 6144, 48), {MODEL: 4}, 192, 489.1),
-    core("70b", (84, 8192, 64), {STAGE: 2, MODEL: 8}, 384, 419.7),
-    core("177b", (96, 12288, 96), {STAGE: 6, MODEL: 8}, 1152, 432.8),
+    core("70b", (84, 8192, 64), {STAGE: 2, MODEL: 8}, 384, 419.7, 3),
+    core("177b", (96, 12288, 96), {STAGE: 6, MODEL: 8}, 1152, 432.8, 4),
     llama3_405b(),
 )  # fmt: skip
+
+PEAK = 989
+"""TFLOP/s of the H100, of which an MFU is a share."""
+
+SCALING = tuple(
+    core(
+        f"177b on {48 * math.prod(replicas)}", (96, 12288, 96), {STAGE: 6, MODEL: 8},
+        1152, share * PEAK, 4, replicas,
+    )
+    for replicas, share in (((1, 2), 0.47), ((6, 16), 0.42))
+)  # fmt: skip
+"""The 177B model at the same batch on fewer and on more GPUs; published is the MFU."""

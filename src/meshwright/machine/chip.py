@@ -46,7 +46,7 @@ _SHARE_FOR_VALUES = 0.75
 
 EFFICIENCY_CLASSES = (
     "attention", "attention_gradient", "convolution", "depthwise", "memory", "product",
-    "reread", "vector",
+    "reduction", "reread", "vector",
 )  # fmt: skip
 """Classes of ops that have a calibrated efficiency curve of their own.
 
@@ -54,6 +54,8 @@ EFFICIENCY_CLASSES = (
 "convolution" reach the share of "product" where a machine does not state their own.
 "depthwise" is the share of main memory's rate that a depthwise convolution reaches on a
 chip of several cores, and half of that of "memory" where it is not stated.
+"reduction" is the share of main memory's rate that kernels with a sum or maximum over dims
+reach, and that of "memory" where it is not stated.
 "reread" stands for operands that a product reads from main memory more than once.
 """
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import lax
 
 from meshwright.machine import Curve, load_machine
 from meshwright.predict.roofline.kernel_time import Bound, KernelTraffic, kernel_time
@@ -40,6 +41,18 @@ def test_a_thin_product_is_bound_by_memory():
     time = kernel_time(op, work_of(op), KernelTraffic(num_bytes), CHIP)
     assert time.bound is Bound.MEMORY
     assert time.seconds == pytest.approx(num_bytes / 819e9)
+
+
+def test_a_reduction_has_a_share_of_memory_of_its_own():
+    """Where the machine states it; else that of other kernels."""
+    args = (jax.ShapeDtypeStruct((8192, 8192), jnp.bfloat16),)
+    op = capture(lambda x: lax.reduce_max(x, (1,)), args).program.ops[0]
+    once = KernelTraffic(2 * 8192**2)
+    half, fifth = (Curve(((1.0, share),)) for share in (0.5, 0.2))
+    for stated, share in (({}, 0.5), ({"reduction": fifth}, 0.2)):
+        chip = replace(CHIP, efficiency={"memory": half, **stated})
+        seconds = kernel_time(op, OpWork(0, 0), once, chip).seconds
+        assert seconds == pytest.approx(once.num_bytes / 819e9 / share)
 
 
 def test_a_tiny_kernel_takes_its_launch():

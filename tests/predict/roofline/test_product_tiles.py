@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from meshwright.machine import load_machine
 from meshwright.predict.roofline.kernel_time import matrix_s
-from meshwright.predict.roofline.product_tiles import Cores, tiled_product_s
+from meshwright.predict.roofline.product_tiles import (
+    PRODUCT_EDGE,
+    Cores,
+    tiled_product_s,
+)
 from meshwright.program.ir import Op, Value
 
 PEAK, NUM_CORES = 312e12, 108
@@ -60,6 +64,14 @@ def test_small_tiles_wait_for_the_cache():
     cores = CORES._replace(read_bytes_per_s=1e10)
     extents = NUM_CORES, 64, 64, 200
     assert busy_s(extents, cores) == pytest.approx(200 * 128 * 2 / 1e10)
+
+
+def test_each_wave_of_tiles_starts_and_ends():
+    """Two waves of 512 summed elements, of which each waits for 96 more."""
+    extents = 2 * NUM_CORES, 64, 64, 512
+    one = 2 * 64 * 64 / (PEAK / NUM_CORES)
+    seconds = tiled_product_s(extents, 2, CORES, PRODUCT_EDGE) - FILL_S
+    assert seconds == pytest.approx(2 * (512 + 96) * one)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,14 @@ from meshwright.predict.roofline.matrix_unit import (
     product_flops,
     uses_matrix_unit,
 )
-from meshwright.predict.roofline.product_tiles import Cores, tiled_product_s
+from meshwright.predict.roofline.product_tiles import (
+    PRODUCT_EDGE,
+    Cores,
+    tiled_product_s,
+)
 from meshwright.predict.roofline.rereads import Streams, reread_bytes
 from meshwright.program.ir import Op, itemsize_bytes
-from meshwright.program.ops import OpWork
+from meshwright.program.ops import OpWork, Trait, has_trait
 from meshwright.program.ops.arithmetic.attention import BACKWARD, FORWARD
 from meshwright.program.rules.pallas_work import (
     KernelSection,
@@ -161,6 +165,9 @@ def vector_flops(op: Op, work: OpWork, elements: int = 0) -> int:
 DEPTHWISE = "depthwise"
 """Class of the memory rate of convolutions that lanes compute directly."""
 
+REDUCTION = "reduction"
+"""Class of the memory rate of kernels that reduce."""
+
 _EFFICIENCY = {
     CONVOLUTION: "convolution",
     FORWARD: "attention",
@@ -186,7 +193,7 @@ def matrix_s(op: Op, chip: Chip) -> float:
         return flops / rate
     itemsize = max(itemsize_bytes(v.dtype) for v in op.operands[:2])
     cores = Cores(chip.num_cores, rate, chip.core_bytes_per_s)
-    return tiled_product_s(product_extents(op), itemsize, cores)
+    return tiled_product_s(product_extents(op), itemsize, cores, PRODUCT_EDGE)
 
 
 def _product_rate(op: Op, flops: float, chip: Chip) -> float:
@@ -218,13 +225,15 @@ def timing_key(op: Op) -> Hashable:
         left, right, *_ = op.operands
         numbers = op.params["dimension_numbers"]
         return left.shape, left.dtype, right.shape, right.dtype, numbers
-    return op if op.kind in PADDED or cost_of(op) is not None else None
+    if op.kind in PADDED or cost_of(op) is not None:
+        return op
+    return REDUCTION if has_trait(op.kind, Trait.REDUCTION) else None
 
 
 def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1) -> float:
     """Seconds to move each array once, and the rereads of a tiled product."""
     once = traffic.num_bytes / num_parts
-    efficiency = calibrated_efficiency(chip, "memory", once)
+    efficiency = calibrated_efficiency(chip, _memory_class(op, chip), once)
     if _runs_on_lanes(op, chip):
         is_stated = DEPTHWISE in chip.efficiency
         stated = calibrated_efficiency(chip, DEPTHWISE, once)
@@ -235,6 +244,12 @@ def _memory_s(op: Op, traffic: KernelTraffic, chip: Chip, num_parts: int = 1) ->
         efficiency = calibrated_efficiency(chip, "reread", reread)
         seconds += reread / (chip.hbm_bytes_per_s * efficiency)
     return seconds
+
+
+def _memory_class(op: Op, chip: Chip) -> str:
+    """The class of the memory rate of a kernel with `op` at its root."""
+    is_stated = REDUCTION in chip.efficiency and has_trait(op.kind, Trait.REDUCTION)
+    return REDUCTION if is_stated else "memory"
 
 
 def pallas_kernel_time(kernel: PallasKernel, chip: Chip) -> KernelTime:

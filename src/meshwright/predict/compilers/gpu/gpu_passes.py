@@ -14,6 +14,7 @@ from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     hide_latency,
 )
 from meshwright.predict.compilers.gpu.layout_assignment import assign_gpu_layouts
+from meshwright.predict.compilers.gpu.operand_copies import with_operand_copies
 from meshwright.predict.compilers.gpu.priority_fusion import decide
 from meshwright.predict.compilers.gpu.stack_copies import with_stack_copies
 from meshwright.predict.compilers.model.compilation import (
@@ -44,11 +45,12 @@ GPU_FUSION = replace(
 def merge_into_gpu_kernels(compilation: Compilation) -> Compilation:
     """The compilation with its kernels: fusions merged, none of them with a product.
 
-    Collectives are combined, and copies of slices added, only here, where time is
+    Collectives are combined, and copies of slices and operands added, only here, where time is
     counted: memory is counted over the fusions before.
     """
-    fusions = combine_collectives(with_stack_copies(compilation.fusions))
     program, layouts = compilation.program, compilation.layouts
+    copied = with_operand_copies(compilation.fusions, program)
+    fusions = combine_collectives(with_stack_copies(copied))
     kernels = kernels_of(program, layouts, fusions, joins_products=False)
     return replace(compilation, kernels=kernels)
 

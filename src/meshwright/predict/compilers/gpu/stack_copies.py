@@ -55,14 +55,14 @@ def _with_copies(op: Op, number: int, fusions: Sequence[Fusion]) -> tuple[Fusion
         for value in _stacked_inputs(op, number)
     }
     before = [
-        _copied(value)
+        copy_of(value)
         for value, kinds in readers.items()
         if not _SLICING.issuperset(kinds)
     ]
     writers = {value: fusion for fusion in fusions for value in fusion.writes}
     uses = Counter(value for fusion in fusions for value in fusion.reads)
     after = [
-        _copied(value)
+        copy_of(value)
         for value in stacked
         if value in writers
         and (writers[value].kind is not FusionKind.LOOP or uses[value])
@@ -77,7 +77,7 @@ def _stacked_inputs(op: Op, number: int) -> Iterator[Value]:
             yield from (op.bodies[n].inputs[i] for n, i in wire.inputs if n == number)
 
 
-def _copied(value: Value) -> Fusion:
+def copy_of(value: Value) -> Fusion:
     """A fusion that reads a value and writes as many bytes."""
     copy = Value(value.shape, value.dtype)
     op = Op("copy_p", (value,), (copy,))
