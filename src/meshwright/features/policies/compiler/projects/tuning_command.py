@@ -16,6 +16,7 @@ from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.clang import find_clang
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import read_corpus
+from meshwright.features.policies.compiler.debian import DEBIAN, debian_source
 from meshwright.features.policies.compiler.projects.build import (
     ObjectSizes,
     build_with_policy,
@@ -30,7 +31,10 @@ ClangName = Annotated[
 
 
 def corpus_command(
-    projects: Annotated[list[Path], Argument(help="folders of make or cmake projects")],
+    projects: Annotated[
+        list[str],
+        Argument(help="folders of make or cmake projects, or debian:NAME of a package"),
+    ],
     out: Annotated[Path, Option(help="folder of the corpus")],
     clang: ClangName = None,
     flags: Annotated[str, Option(help="flags after the project's own")] = "-Oz",
@@ -38,8 +42,13 @@ def corpus_command(
     """Build copies of projects, and keep their files as units that compile alone."""
     compiler = find_clang(clang)
     for project in projects:
+        folder = Path(project)
+        if project.startswith(DEBIAN):
+            with show_progress(f"getting {project}"):
+                name = project.removeprefix(DEBIAN)
+                folder = debian_source(name, out / "sources")
         with show_progress(f"building {project}"):
-            added = record(compiler, project, out, flags.split())
+            added = record(compiler, folder, out, flags.split())
         print(f"{project}: {added} units")
 
 
