@@ -119,7 +119,7 @@ def megatron(
     )  # fmt: skip
 
 
-def core(
+def core(  # noqa: PLR0913  the columns of a published row
     name: str,
     sizes: tuple[int, int, int],
     mesh: Mapping[str, int],

@@ -1,7 +1,6 @@
 """Groups of ops, each with a sample to deploy and edge values to call it with.
 
-The edge values are halves, negative numbers, zeros of both signs, NaN, infinities, values
-out of bounds, and the smallest and largest integers.
+Edge values: halves, negatives, both zeros, NaN, infinities, the least and largest numbers.
 """
 
 import jax

@@ -33,7 +33,7 @@ def test_heads_are_brought_next_to_the_batch_once_for_all_products():
     assert copied(scores, (B, S, N * H), (N * H, N, H)) == [2 * SIZE]
 
 
-@pytest.mark.parametrize("batch, num_heads", [(1, N), (B, 1)])
+@pytest.mark.parametrize(("batch", "num_heads"), [(1, N), (B, 1)])
 def test_dims_of_one_element_are_next_to_any_other(batch, num_heads):
     def scores(x, w):
         q = heads(x, w)

@@ -45,8 +45,8 @@ GPU_FUSION = replace(
 def merge_into_gpu_kernels(compilation: Compilation) -> Compilation:
     """The compilation with its kernels: fusions merged, none of them with a product.
 
-    Collectives are combined, and copies of slices and operands added, only here, where time is
-    counted: memory is counted over the fusions before.
+    Collectives are combined, and copies of slices and operands added, only here, where
+    time is counted: memory is counted over the fusions before.
     """
     program, layouts = compilation.program, compilation.layouts
     copied = with_operand_copies(compilation.fusions, program)

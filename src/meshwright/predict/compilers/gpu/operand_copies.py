@@ -11,6 +11,7 @@ copies of `stack_copies.py`, these take time, but no memory of their own.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from meshwright.predict.compilers.gpu.stack_copies import copy_of
@@ -114,5 +115,5 @@ def _stored(
 
 def _is_grouped(labels: Sequence[int]) -> bool:
     """Whether equal labels are next to one another, and the last is no batch dim."""
-    changes = sum(a != b for a, b in zip(labels, labels[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(labels))
     return changes == len(set(labels)) - 1 and (not labels or labels[-1] != 0)
