@@ -89,7 +89,7 @@ def greedy_cost(task: MacroTask) -> float:
 
 
 def figures_of(
-    task: MacroTask, trained: fp.TrainedPolicy, last: int
+    task: MacroTask, trained: fp.PlacerTraining, last: int
 ) -> dict[str, float]:
     """Proxies along a training, and of the trained policy's most probable cells."""
     collector = Collector(task, chip_arrays(task), 1)

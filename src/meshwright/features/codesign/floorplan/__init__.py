@@ -44,7 +44,7 @@ from meshwright.features.codesign.floorplan.placers.place import place
 from meshwright.features.codesign.floorplan.policy.environment import environment
 from meshwright.features.codesign.floorplan.policy.shipped import shipped_policy
 from meshwright.features.codesign.floorplan.policy.training import (
-    TrainedPolicy,
+    PlacerTraining,
     TrainingPoint,
     read_floorplan_policy,
     train,
@@ -66,7 +66,7 @@ __all__ = [
     "Netlist",
     "PlacementCost",
     "SearchPoint",
-    "TrainedPolicy",
+    "PlacerTraining",
     "TrainingPoint",
     "cost",
     "default_canvas",

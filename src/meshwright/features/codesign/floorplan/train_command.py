@@ -14,7 +14,7 @@ from meshwright.features.codesign.floorplan.netlist.netlist import read
 from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.features.codesign.floorplan.policy.shipped import shipped_policy
 from meshwright.features.codesign.floorplan.policy.training import (
-    TrainedPolicy,
+    PlacerTraining,
     TrainingPoint,
     read_floorplan_policy,
     train,
@@ -103,7 +103,7 @@ def _progress_line(point: TrainingPoint) -> str:
     )
 
 
-def _facts(trained: TrainedPolicy, out: Path) -> dict[str, object]:
+def _facts(trained: PlacerTraining, out: Path) -> dict[str, object]:
     """The way of a training as plain data."""
     return {
         "out": str(out),

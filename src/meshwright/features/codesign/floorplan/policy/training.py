@@ -62,7 +62,7 @@ class TrainingPoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrainedPolicy:
+class PlacerTraining:
     """A policy and the way of its training."""
 
     policy: Policy
@@ -103,7 +103,7 @@ def train(  # noqa: PLR0913  options of a training, by keyword
     weights: Sequence[float] = WEIGHTS,
     folder: Path | None = None,
     progress: Callable[[TrainingPoint], None] | None = None,
-) -> TrainedPolicy:
+) -> PlacerTraining:
     """A policy that was trained on chips for so many environment steps.
 
     chips: canvas and fixed blocks of each netlist by name; see `frame_of`.
@@ -123,7 +123,7 @@ def train(  # noqa: PLR0913  options of a training, by keyword
     except KeyboardInterrupt:
         is_interrupted = True
     training.save()
-    return TrainedPolicy(training.trainer.policy, tuple(training.curve), is_interrupted)
+    return PlacerTraining(training.trainer.policy, tuple(training.curve), is_interrupted)
 
 
 class _Training:

@@ -54,7 +54,7 @@ class ProjectSize:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedPolicy:
+class InlineTraining:
     """A policy, its learning curve, and its sizes; skipped: why units taught nothing."""
 
     policy: InlinePolicy
@@ -149,7 +149,7 @@ def train_inlining(
     out: Path,
     plan: TrainingPlan,
     show: Callable[[str], None] = lambda text: None,
-) -> TrainedPolicy:
+) -> InlineTraining:
     """Train a policy within a time; go on where an earlier call with the same folder ended.
 
     The policy goes to `policy.npz` in the folder, and what it is worth to `report.json`.
@@ -177,7 +177,7 @@ def train_inlining(
             show(f"sizes of {project}")
             members = [unit for unit in units if unit.project == project]
             sizes.append(run.size(project, members, policy))
-    trained = TrainedPolicy(policy, curve, sizes, run.skipped)
+    trained = InlineTraining(policy, curve, sizes, run.skipped)
     report = {
         "curve": [asdict(point) for point in curve],
         "held_out": [asdict(size) for size in sizes],

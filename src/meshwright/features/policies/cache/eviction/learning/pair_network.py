@@ -157,8 +157,10 @@ def _pull_weights(network: PairNetwork, rate: np.floating[Any]) -> None:
 
 
 @compiled_to_vectors
-def _means(mean: float, square: float, slope: float) -> tuple[float, float]:
-    """Adam's two means after one more gradient."""
+def _means(
+    mean: np.float32, square: np.float32, slope: np.float32
+) -> tuple[np.float32, np.float32]:
+    """Adam's means of gradients and of their squares, after one more gradient."""
     one = np.float32(1)
     mean = _MOMENT * mean + (one - _MOMENT) * slope
     return mean, _SCALE * square + (one - _SCALE) * slope * slope
