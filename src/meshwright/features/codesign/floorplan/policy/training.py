@@ -123,7 +123,9 @@ def train(  # noqa: PLR0913  options of a training, by keyword
     except KeyboardInterrupt:
         is_interrupted = True
     training.save()
-    return PlacerTraining(training.trainer.policy, tuple(training.curve), is_interrupted)
+    return PlacerTraining(
+        training.trainer.policy, tuple(training.curve), is_interrupted
+    )
 
 
 class _Training:
