@@ -56,7 +56,7 @@ def small_problems(draw: st.DrawFn) -> tuple[mw.Buffer, ...]:
 def test_the_least_height_is_that_of_enumeration(
     buffers: tuple[mw.Buffer, ...],
 ) -> None:
-    answer = mw.allocate(buffers, minimize=True, seconds=20)
+    answer = mw.allocate(buffers, minimize=True, seconds=120)
     assert answer.height == least_height(buffers)
     assert answer.is_optimal
 

@@ -133,7 +133,7 @@ def model(tmp_path):
     return path
 
 
-GRID = ["--base", "8", "--grid", "1,2,3", "--targets-ms", "1,3,8"]
+GRID = ["--base", "8", "--grid", "1,2,3", "--targets-ms", "1.5,3,8"]
 
 
 def test_the_command_prices_a_grid_of_a_target(model, capsys):
@@ -154,7 +154,8 @@ def test_without_an_accuracy_the_published_one_counts_and_members_are_targets(
     assert "a proxy fitted to the published ImageNet" in capsys.readouterr().err
     members = json.loads((out / "family.json").read_text())["members"]
     for member in members:
-        path = out / f"model_{member['target_ms']:g}ms.py"
+        name = {1.5: "1_5", 3: "3", 8: "8"}[member["target_ms"]]
+        path = out / f"model_{name}ms.py"
         found = find_target(str(path))
         assert list(found.schedules) == ["dp"]
         seconds = nas.latency(*found.made, "v100").seconds

@@ -64,7 +64,9 @@ def write_family(
         (folder / "family.json").write_text(plain_text, encoding="utf-8")
         written: list[Path] = []
         for member in family.members if text is not None else ():
-            path = folder / f"model_{member.target_ms:g}ms.py"
+            # A point in the name would make it a module in a package.
+            target = f"{member.target_ms:g}".replace(".", "_")
+            path = folder / f"model_{target}ms.py"
             scales = scales_of(member)
             module = _MODULE.format(
                 text=text, path=_absolute(text or ""), trained=scales,
