@@ -67,6 +67,8 @@ class Chip:
     flops_per_s: peak of the matrix unit by dtype; a dtype not listed has float32's
         peak.
     vector_flops_per_s: peak of elementwise float32 operations.
+    transcendental_flops: elementwise operations in the time of one exponential, logarithm
+        or the like. Without a unit for them it is a polynomial and scaling.
     hbm_bytes: size of main memory.
     usable_bytes: part of main memory that a program may use.
     hbm_bytes_per_s: bandwidth of main memory.
@@ -100,6 +102,7 @@ class Chip:
     hbm_bytes_per_s: float
     on_chip_bytes: float
     launch_s: float
+    transcendental_flops: float = 16.0
     placed_bytes: float = 0.0
     window_bytes: float = 0.0
     receives_on_chip: float = 0.0
@@ -120,6 +123,7 @@ class Chip:
         rates = {f"flops_per_s.{dtype}": n for dtype, n in self.flops_per_s.items()}
         for name in (
             "vector_flops_per_s",
+            "transcendental_flops",
             "hbm_bytes",
             "usable_bytes",
             "hbm_bytes_per_s",

@@ -17,7 +17,6 @@ from meshwright.app.report.markup import KINDS, NONE, Tooltips, kind_of_span, te
 from meshwright.app.report.trace_events import bound_of
 from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.estimate import Estimate
-from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.simulate.timeline import kernel_runs
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 640, 430, 78, 46, 14, 14
@@ -225,10 +224,11 @@ class RooflinePoint:
 
 def roofline_points(estimate: Estimate) -> list[RooflinePoint]:
     """The dots of a step, the longest total time first."""
+    transcendental = int(estimate.machine.chip.transcendental_flops)
     groups: dict[tuple[str, str, str, str, int, float], tuple[int, float]] = {}
     for span, times in kernel_runs(estimate.timeline):
         work = span.fusion.work
-        flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
+        flops = work.flops + transcendental * work.transcendentals
         key = (
             str(span.fusion.root.source),
             span.fusion.root.kind,

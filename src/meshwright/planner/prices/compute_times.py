@@ -105,7 +105,7 @@ def _op_seconds(
 def _uniform_partition_s(op: Op, prices: OpPrices, chip: Chip) -> float:
     """Seconds of an op alone, without its fusion, if devices share it equally."""
     accesses = prices.accesses.get(op, {}).values()
-    vector_s = vector_flops(op, work_of(op)) / chip.vector_flops_per_s
+    vector_s = vector_flops(op, work_of(op), chip) / chip.vector_flops_per_s
     vector_s += sum(price.vector_s for price in accesses)
     memory_s = sum(price.memory_s for price in accesses)
     whole = float(roofline_s(matrix_s(op, chip), memory_s, vector_s))
@@ -224,7 +224,7 @@ class ComputeTimes:
             is_special = _splits_special(rule, cut)
             local = _local_op(node, self._cut(rule, ()) if is_special else cut)
             share = 1 / math.prod(cut.parts) if is_special else 1.0
-            flops.append(share * vector_flops(local, work_of(local)))
+            flops.append(share * vector_flops(local, work_of(local), self.chip))
             in_matrix_s.append(share * matrix_s(local, self.chip))
         numbers = np.array([cut_of[s.axes] for s in choices])
         return _LocalWork(cuts, np.array(flops), np.array(in_matrix_s), numbers)

@@ -191,7 +191,8 @@ class FusionPriceReader:
         slope = {
             b: (t / longest) ** (_SHARPNESS - 1) / norm for b, t in uniform.items()
         }
-        flops = vector_flops(root, work, traffic.elements) / self.num_devices
+        flops = vector_flops(root, work, self.chip, traffic.elements)
+        flops /= self.num_devices
         slope[Bound.VECTOR] *= uniform[Bound.VECTOR] / flops if flops else 0.0
         moved = traffic.num_bytes / self.num_devices
         slope[Bound.MEMORY] *= uniform[Bound.MEMORY] / moved if moved else 0.0

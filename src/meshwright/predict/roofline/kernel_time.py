@@ -50,9 +50,6 @@ from meshwright.program.rules.pallas_work import (
 )
 from meshwright.program.rules.registry import cost_of
 
-TRANSCENDENTAL_FLOPS = 16
-"""Vector operations of one exponential, logarithm or the like: a polynomial and scaling."""
-
 MOVE_FLOPS = 8
 """Vector operations in the time in which one element is loaded into a register, or
 stored from one."""
@@ -138,7 +135,7 @@ def bound_times(
         the seconds are those of one part.
     An op whose results have no elements is no kernel (XLA: `ZeroSizedHloElimination`).
     """
-    flops = vector_flops(op, work, traffic.elements) / num_parts
+    flops = vector_flops(op, work, chip, traffic.elements) / num_parts
     product_s, lanes_s = matrix_s(op, chip) / num_parts, 0.0
     if _runs_on_lanes(op, chip):
         product_s, lanes_s = 0.0, product_s
@@ -153,13 +150,14 @@ def bound_times(
     }
 
 
-def vector_flops(op: Op, work: OpWork, elements: int = 0) -> int:
+def vector_flops(op: Op, work: OpWork, chip: Chip, elements: int = 0) -> float:
     """Operations of the vector unit in a kernel with `op` at its root.
 
     work: of all ops of the kernel. elements: those that pass through registers.
     """
     flops = work.flops - product_flops(op)
-    return flops + TRANSCENDENTAL_FLOPS * work.transcendentals + MOVE_FLOPS * elements
+    flops += chip.transcendental_flops * work.transcendentals
+    return flops + MOVE_FLOPS * elements
 
 
 DEPTHWISE = "depthwise"

@@ -45,7 +45,7 @@ class OpTimes:
         if kernel_of(op) is not None:
             return kernel_time(op, work_of(op), KernelTraffic(0), self.chip).seconds
         prices = self.prices
-        flops = vector_flops(op, work_of(op))
+        flops = vector_flops(op, work_of(op), self.chip)
         accesses = prices.accesses.get(op, {}).values()
         return (
             prices.launch_s.get(op, 0.0)

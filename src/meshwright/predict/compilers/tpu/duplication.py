@@ -17,13 +17,15 @@ from meshwright.predict.compilers.model.fusion import (
     widening_bytes,
 )
 from meshwright.predict.compilers.model.policies import FusedOp
-from meshwright.predict.roofline.kernel_time import TRANSCENDENTAL_FLOPS
 from meshwright.predict.roofline.matrix_unit import product_extents
 from meshwright.program.ir import Op, Value, itemsize_bytes, num_bytes
 from meshwright.program.ops import OpWork, work_of
 
 _LANES, _HALF = 128, 2
 """Elements in a row of a register, and bytes of a 16-bit element."""
+
+_TRANSCENDENTAL_FLOPS = 16
+"""Operations of one exponential, logarithm or the like: a polynomial and scaling."""
 
 _ROUNDING_FLOPS = 30
 """Operations per element that the program itself rounds from 32 to 16 bits.
@@ -84,7 +86,7 @@ class Balance:
         work: operations to compute the operand, with rounding. read_bytes: bytes of the
         values from which it is computed. num_bytes: bytes of the operand.
         """
-        flops = work.flops + TRANSCENDENTAL_FLOPS * work.transcendentals
+        flops = work.flops + _TRANSCENDENTAL_FLOPS * work.transcendentals
         made, times = flops / self.vector, len(consumers)
         recomputed = times * max(read_bytes, made)
         return recomputed < max(read_bytes + num_bytes, made) + times * num_bytes
