@@ -26,11 +26,14 @@ _POLL_S = 0.05
 class Observation:
     """Features of one decision, as a compiler sends them.
 
-    features: arrays by name. default: the decision of the compiler's own heuristic;
-        `None` if it does not tell.
+    features: arrays by name. context: the module whose calls are decided, or the function
+        whose registers are allocated. number: decisions before it in this context. default:
+        the decision of the compiler's own heuristic; `None` if it does not tell.
     """
 
     features: Mapping[str, NDArray[Any]]
+    context: str = ""
+    number: int = 0
 
     @property
     def default(self) -> int | None:
@@ -80,13 +83,17 @@ class Channel:
             tensors = [_tensor(spec) for spec in layout["features"]]
             advice = np.dtype(_tensor(layout["advice"])[1])
             total = sum(dtype.itemsize * count for _, dtype, count in tensors)
+            context, number = "", 0
             while (line := self._line(has_ended)) is not None:
-                if b'"observation"' not in line:
-                    continue  # {"context": name}, before each module
+                if not line.startswith(b'{"observation"'):
+                    context, number = json.loads(line).get("context", context), 0
+                    continue
                 raw = self._take(has_ended, total + 1)
                 if raw is None:
                     return
-                decision = self.advise(Observation(_arrays(raw, tensors)))
+                observed = Observation(_arrays(raw, tensors), context, number)
+                decision = self.advise(observed)
+                number += 1
                 self.decisions.append(float(decision or 0))
                 os.write(self._in, np.asarray(decision or 0, advice).tobytes())
         except Exception as fault:  # noqa: BLE001  any fault of the user's policy

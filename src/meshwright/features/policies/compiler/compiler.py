@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +21,10 @@ from meshwright.features.policies.compiler.driving.processes import (
 )
 from meshwright.features.policies.compiler.driving.remarks import replay_flags
 from meshwright.features.policies.compiler.driving.sections import text_bytes
+from meshwright.features.policies.compiler.driving.spills import (
+    recorded_cycles,
+    spill_flags,
+)
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
@@ -48,8 +52,9 @@ class ClangObject:
 
     decisions: the answers of the policy, by kind. inlined: the calls that were inlined;
         empty unless decisions were replayed. functions: bytes by function, if asked for;
-        "" names the bytes of none. fault: why the compiler's own heuristic
-        decided, in spite of a policy; "" if it did not.
+        "" names the bytes of none. spill_cycles: modelled cycles of spill code in one call,
+        by function, if asked for; functions without any are left out. fault: why the
+        compiler's own heuristic decided, in spite of a policy; "" if it did not.
     """
 
     object: bytes
@@ -57,6 +62,7 @@ class ClangObject:
     decisions: Mapping[str, Sequence[float]]
     inlined: frozenset[CallSite] = frozenset()
     functions: Mapping[str, int] = field(default_factory=dict[str, int])
+    spill_cycles: Mapping[str, float] = field(default_factory=dict[str, float])
     fault: str = ""
 
 
@@ -90,24 +96,32 @@ class ClangCompiler:
         inline: Advise | None = None,
         evict: Advise | None = None,
         priority: Advise | None = None,
+        measure_spills: bool = False,
     ) -> ClangObject:
         """Compile a file; each policy is called for each decision of its kind.
 
         If a policy raises, or the time limit passes, the compiler's own heuristic makes
         all decisions. `PolicyError` if the command fails by itself.
+
+        measure_spills: whether to model the cycles of spill code.
         """
         given = {"inline": inline, "evict": evict, "priority": priority}
         policies = {kind: fn for kind, fn in given.items() if fn is not None}
         with tempfile.TemporaryDirectory(dir=self._folder) as place:
             folder = Path(place)
+            record = folder / "spills.yaml"
+            if measure_spills:
+                flags = (*flags, *spill_flags(str(record)))
             fault = ""
             if policies:
                 compiled = self._advised(source, flags, policies, folder)
                 if isinstance(compiled, ClangObject):
-                    return compiled
+                    return replace(compiled, spill_cycles=recorded_cycles(record))
                 fault = compiled
             out, _ = self._run(source, flags, folder)
-            return ClangObject(out.read_bytes(), text_bytes(out), {}, fault=fault)
+            cycles = recorded_cycles(record)
+            code, size = out.read_bytes(), text_bytes(out)
+            return ClangObject(code, size, {}, spill_cycles=cycles, fault=fault)
 
     def replay(
         self,
@@ -150,6 +164,15 @@ class ClangCompiler:
         with tempfile.TemporaryDirectory(dir=self._folder) as place:
             out, _ = self._run(source, (*flags, *options), Path(place))
             return out.read_text()
+
+    def bitcode(self, source: str | Path, flags: Sequence[str]) -> bytes:
+        """The optimised IR of a file, from which only machine code has to be made.
+
+        Compiled with `-x ir -Xclang -disable-llvm-passes`, it gives the same code.
+        """
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            out, _ = self._run(source, (*flags, "-emit-llvm"), Path(place))
+            return out.read_bytes()
 
     def _run(
         self, source: str | Path, flags: Sequence[str], folder: Path

@@ -1,0 +1,137 @@
+"""Which live range loses its register: LLVM's rule, with learned corrections.
+
+Letters: K candidates, which are physical registers that may be taken.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.allocation.correction import Correction
+from meshwright.features.policies.compiler.channel import Observation
+
+_SELF = 32
+"""The slot of the live range that asks; the slots before it are physical registers."""
+
+_SCALED = (
+    "use_def_density",
+    "nr_defs_and_uses",
+    "weighed_reads_by_max",
+    "weighed_writes_by_max",
+    "weighed_read_writes_by_max",
+    "weighed_indvars_by_max",
+    "hint_weights_by_max",
+    "start_bb_freq_by_max",
+    "end_bb_freq_by_max",
+    "hottest_bb_freq_by_max",
+    "liverange_size",
+)
+"""Features of a candidate, each divided by its largest value among all."""
+
+_COUNTED = ("nr_broken_hints", "nr_rematerializable", "is_hint", "is_local")
+_USED = ("mask", "nr_urgent", "max_stage", "min_stage", "progress", *_SCALED, *_COUNTED)
+
+INPUTS = 2 * len(_SCALED) + len(_COUNTED) + 7
+"""Inputs of the network: both live ranges' features, and what there is but once."""
+
+_BROKEN, _URGENT = 20.0, 1000.0
+"""Weights by which broken hints and cascades outweigh any density."""
+
+_ENDLESS = np.float32(10.0)
+"""The weight of a live range that cannot be spilled, beside finite ones of at most 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvictionPolicy:
+    """Chooses the register that a live range takes from others, or that it takes none.
+
+    LLVM takes the register whose live ranges have the least spill weight, if that is less
+    than the weight of the one that asks. A correction has two outputs for each candidate:
+    one is added to how much less, the other to what is compared.
+    """
+
+    correction: Correction
+    kind: ClassVar[str] = "evict"
+
+    def __call__(self, call: Observation) -> int:
+        """The slot of the register to take; 32 to take none."""
+        features = call.features
+        if missing := [name for name in _USED if name not in features]:
+            raise PolicyError(
+                f"this compiler has no feature {missing[0]!r}, which a policy of eviction"
+                " reads; wanted clang 22"
+            )
+        mask = features["mask"]
+        slots = mask[:_SELF].nonzero()[0]
+        weights = spill_weights(call)
+        corrected = self.correction(inputs(call, slots, weights))
+        own = np.minimum(weights[_SELF], _ENDLESS) if mask[_SELF] else _ENDLESS
+        others = np.minimum(weights[slots], _ENDLESS)
+        ahead = (own - others + corrected[:, 0]).tolist()
+        keys = (
+            others
+            + _BROKEN * features["nr_broken_hints"][slots]
+            + _URGENT * features["nr_urgent"][slots]
+            + corrected[:, 1]
+        ).tolist()
+        hints = features["is_hint"][slots].tolist()
+        local = features["is_local"][slots].tolist()
+        best, least = -1, np.inf
+        for place, key in enumerate(keys):
+            # LLVM looks at ranges within the same block only if no other has come first.
+            if ahead[place] <= 0 or (best >= 0 and local[place]) or key >= least:
+                continue
+            best, least = place, key
+            if hints[place]:
+                break
+        if best >= 0:
+            return int(slots[best])
+        return _SELF if mask[_SELF] else int(slots[int(np.argmin(keys))])
+
+
+def spill_weights(call: Observation) -> NDArray[np.float32]:
+    """[33], spill weight of each candidate's live ranges, the largest of all being 1.
+
+    LLVM divides them by the largest one. If that is infinite, all others are 0, and
+    uses divided by size stand for them.
+    """
+    features = call.features
+    weights = features["use_def_density"]
+    endless = np.isnan(weights)
+    if not endless.any():
+        return weights
+    uses = (
+        features["weighed_reads_by_max"]
+        + features["weighed_writes_by_max"]
+        + features["weighed_read_writes_by_max"]
+    )
+    dense = uses / (features["liverange_size"] + np.float32(0.05))
+    most = dense[~endless].max(initial=0)
+    return np.where(endless, np.inf, dense / max(most, 1e-9)).astype(np.float32)
+
+
+def inputs(
+    call: Observation, slots: NDArray[np.int64], weights: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """[K, INPUTS], inputs of the network for each candidate."""
+    features: dict[str, NDArray[Any]] = dict(call.features)
+    finite = np.nan_to_num(weights, posinf=2.0)
+    features["use_def_density"] = finite
+    table = np.stack([features[name] for name in _SCALED], axis=1)
+    x = np.empty((len(slots), INPUTS), np.float32)
+    number = len(_SCALED)
+    x[:, :number] = table[slots]
+    x[:, number : 2 * number] = table[_SELF]
+    for place, name in enumerate(_COUNTED, 2 * number):
+        x[:, place] = features[name][slots]
+    x[:, -7] = features["max_stage"][slots] / 4
+    x[:, -6] = features["max_stage"][_SELF] / 4
+    x[:, -5] = float(np.isinf(weights).any())
+    x[:, -4] = slots[-1] / 16
+    x[:, -3] = len(slots) / 16
+    x[:, -2] = np.minimum(features["progress"], 1.0)
+    x[:, -1] = 1.0
+    return x
