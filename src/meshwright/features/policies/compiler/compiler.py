@@ -12,7 +12,7 @@ from typing import Self
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Advise, Channel
 from meshwright.features.policies.compiler.clang import find_clang
-from meshwright.features.policies.compiler.driving.advising import INLINE_OPTIONS
+from meshwright.features.policies.compiler.driving.advising import channel_options
 from meshwright.features.policies.compiler.driving.object_file import function_bytes
 from meshwright.features.policies.compiler.driving.processes import (
     end_group,
@@ -25,25 +25,13 @@ from meshwright.features.policies.compiler.driving.spills import (
     recorded_cycles,
     spill_flags,
 )
+from meshwright.features.policies.compiler.policy_file import check_kinds
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
     inlined_sites,
     write_replay,
 )
-
-_CHANNELS: Mapping[str, tuple[str, ...]] = {
-    "inline": INLINE_OPTIONS,
-    "evict": (
-        "-regalloc-enable-advisor=release",
-        "-regalloc-evict-interactive-channel-base=",
-    ),
-    "priority": (
-        "-regalloc-enable-priority-advisor=release",
-        "-regalloc-priority-interactive-channel-base=",
-    ),
-}
-"""Options by decision; the name of the fifos is appended to the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +95,7 @@ class ClangCompiler:
         """
         given = {"inline": inline, "evict": evict, "priority": priority}
         policies = {kind: fn for kind, fn in given.items() if fn is not None}
+        check_kinds(policies)
         with tempfile.TemporaryDirectory(dir=self._folder) as place:
             folder = Path(place)
             record = folder / "spills.yaml"
@@ -214,12 +203,11 @@ class ClangCompiler:
         channels = {
             kind: Channel(folder / kind, policy) for kind, policy in policies.items()
         }
-        options = [
-            option + (str(folder / kind) if option.endswith("=") else "")
+        extra = [
+            part
             for kind in channels
-            for option in _CHANNELS[kind]
+            for part in channel_options(kind, str(folder / kind))
         ]
-        extra = [part for option in options for part in ("-mllvm", option)]
         out = folder / "object.o"
         command = [*self.clang.command, *flags, *extra, "-c", str(source)]
         fault = _converse([*command, "-o", str(out)], channels, self.seconds)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.allocation.correction import Correction
-from meshwright.features.policies.compiler.allocation.eviction import EvictionPolicy
 from meshwright.features.policies.compiler.allocation.eviction import (
     INPUTS as EVICTION_INPUTS,
 )
+from meshwright.features.policies.compiler.allocation.eviction import EvictionPolicy
 from meshwright.features.policies.compiler.allocation.priority import (
     INPUTS as PRIORITY_INPUTS,
 )

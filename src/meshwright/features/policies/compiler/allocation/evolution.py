@@ -38,9 +38,7 @@ class EvolutionState:
         return cls(start, np.zeros((2, len(start))), start, 0)
 
 
-def direction(
-    state: EvolutionState, seed: int, example: int
-) -> NDArray[np.float64]:
+def direction(state: EvolutionState, seed: int, example: int) -> NDArray[np.float64]:
     """[W], the normal perturbation of one example at a step."""
     draw = np.random.default_rng([seed, state.step, example])
     return draw.normal(size=len(state.weights))

@@ -61,8 +61,9 @@ def measured_unit(
             asked.add(call.context)
             return heuristic(call)
 
-        if fault := compiler.compile(code, flags, **{kind: note}).fault:
-            raise PolicyError(f"{unit.name} gave no decisions: {fault}")
+        made = compiler.compile(code, flags, measure_spills=False, **{kind: note})
+        if made.fault:
+            raise PolicyError(f"{unit.name} gave no decisions: {made.fault}")
         text = json.dumps({"default": default, "asked": sorted(asked)})
         _write(known, text.encode())
     entry = json.loads(known.read_text())

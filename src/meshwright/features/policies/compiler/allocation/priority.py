@@ -46,7 +46,9 @@ class PriorityPolicy:
                 " reads; wanted clang 22"
             ) from None
         x = _inputs(size, int(stage), weight, call.number)
-        return _heuristic(size, int(stage), call.number) + float(self.correction(x)[0, 0])
+        return _heuristic(size, int(stage), call.number) + float(
+            self.correction(x)[0, 0]
+        )
 
 
 def _heuristic(size: float, stage: int, number: int) -> float:

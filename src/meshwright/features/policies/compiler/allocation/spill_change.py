@@ -14,7 +14,7 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class FunctionCycles:
-    """Modelled cycles of spill code in one call of a function, by default and by a policy."""
+    """Modelled cycles of spill code in one call of a function, without and with a policy."""
 
     project: str
     default: float
@@ -28,7 +28,7 @@ class SpillChange:
     mean: geometric mean over functions of (policy + 1) / (default + 1) cycles, less 1; low,
         high: its interval with 95 % confidence.
     total: change of the sum of cycles; total_low, total_high: its interval with 95 %
-        confidence, by resampling functions. Some functions with deep loops have most cycles.
+        confidence, by resampling functions. Few functions with deep loops have most of it.
     better, worse: numbers of functions with fewer and with more cycles.
     """
 
@@ -55,7 +55,9 @@ def spill_change(functions: Iterable[FunctionCycles]) -> SpillChange:
     members = list(functions)
     number = len(members)
     logs = np.array([log_change(each) for each in members] or [0.0])
-    error = _CONFIDENT * float(logs.std(ddof=1)) / math.sqrt(number) if number > 1 else 0
+    error = (
+        _CONFIDENT * float(logs.std(ddof=1)) / math.sqrt(number) if number > 1 else 0
+    )
     mean = float(logs.mean())
     default = np.array([each.default for each in members] or [0.0])
     policy = np.array([each.policy for each in members] or [0.0])

@@ -72,7 +72,8 @@ class AllocationTraining:
 
     taught: on all functions that taught. held_out: by project, and "all" of them.
     is_corrected: whether corrections were learned that are of use; else the policy is the
-        heuristic. is_complete: whether all steps were taken. skipped: why units were left out.
+        heuristic. is_complete: whether all steps were taken. skipped: why units were left
+        out.
     """
 
     policy: AllocationPolicy
