@@ -24,12 +24,12 @@ def pressed_program(functions: int, seed: int) -> str:
     draw = random.Random(seed)
     lines: list[str] = []
     for k in range(functions):
-        names = [f"x{i}" for i in range(draw.randint(14, 22))]
+        names = [f"x{i}" for i in range(draw.randint(12, 16))]
         start = ", ".join(f"{name} = a[{i}]" for i, name in enumerate(names))
         work = "".join(
             f"    {draw.choice(names)} {draw.choice(['+=', '^=', '-='])}"
             f" {draw.choice(names)} * {draw.choice(names)} + a[i + {i}];\n"
-            for i in range(draw.randint(12, 24))
+            for i in range(draw.randint(4, 12))
         )
         call = f"    if (x0 & 1) x1 += g({draw.choice(names)});\n"
         total = " + ".join(names)

@@ -38,12 +38,26 @@ from meshwright.features.policies.compiler.projects.build import build_with_poli
 from tests.features.policies.compiler.programs import pressed_program
 
 SLOTS = 33
-SCALED = (
-    "use_def_density nr_defs_and_uses weighed_reads_by_max weighed_writes_by_max"
-    " weighed_read_writes_by_max weighed_indvars_by_max hint_weights_by_max"
-    " start_bb_freq_by_max end_bb_freq_by_max hottest_bb_freq_by_max liverange_size"
-    " nr_broken_hints nr_rematerializable is_hint is_local nr_urgent max_stage min_stage"
-).split()
+SCALED = [
+    "use_def_density",
+    "nr_defs_and_uses",
+    "weighed_reads_by_max",
+    "weighed_writes_by_max",
+    "weighed_read_writes_by_max",
+    "weighed_indvars_by_max",
+    "hint_weights_by_max",
+    "start_bb_freq_by_max",
+    "end_bb_freq_by_max",
+    "hottest_bb_freq_by_max",
+    "liverange_size",
+    "nr_broken_hints",
+    "nr_rematerializable",
+    "is_hint",
+    "is_local",
+    "nr_urgent",
+    "max_stage",
+    "min_stage",
+]
 
 
 def candidates(
@@ -292,11 +306,11 @@ def test_a_training_goes_on_as_if_it_had_not_ended(
     files = (tmp_path / name / "policy.npz" for name in ("whole", "parts"))
     first, second = (np.load(file)["weights"] for file in files)
     np.testing.assert_array_equal(first, second)
+    other = AllocationPlan(kind, plan.held_out, 300, steps=4, batch=3, seed=1)
     with pytest.raises(PolicyError, match="of another kind, seed, batch or corpus"):
-        other = AllocationPlan(kind, plan.held_out, 300, steps=4, batch=3, seed=1)
         train_allocation(units, cc, tmp_path / "whole", other)
+    other = AllocationPlan(kind, frozenset({"other"}), 300)
     with pytest.raises(PolicyError, match="has no project 'other'"):
-        other = AllocationPlan(kind, frozenset({"other"}), 300)
         train_allocation(units, cc, tmp_path / "whole", other)
 
 

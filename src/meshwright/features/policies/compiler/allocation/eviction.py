@@ -4,7 +4,7 @@ Letters: K candidates, which are physical registers that may be taken.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,19 +29,31 @@ _SCALED = (
     "hottest_bb_freq_by_max",
     "liverange_size",
 )
-"""Features of a candidate, each divided by its largest value among all."""
+"""Features of a candidate, each divided by its largest value among all.
 
-_COUNTED = ("nr_broken_hints", "nr_rematerializable", "is_hint", "is_local")
+The first one is its spill weight."""
+
+_COUNTED = {
+    "nr_broken_hints": 20.0,
+    "nr_rematerializable": 1.0,
+    "is_hint": 1.0,
+    "is_local": 1.0,
+}
+"""Features of a candidate, and by what they are multiplied."""
+
 _USED = ("mask", "nr_urgent", "max_stage", "min_stage", "progress", *_SCALED, *_COUNTED)
 
 INPUTS = 2 * len(_SCALED) + len(_COUNTED) + 7
 """Inputs of the network: both live ranges' features, and what there is but once."""
 
 _BROKEN, _URGENT = 20.0, 1000.0
-"""Weights by which broken hints and cascades outweigh any density."""
+"""Weights by which broken hints and cascades outweigh the logarithm of any density."""
 
-_ENDLESS = np.float32(10.0)
-"""The weight of a live range that cannot be spilled, beside finite ones of at most 1."""
+_LEAST, _ENDLESS = 1e-6, 1e4
+"""Bounds of spill weights, of which the largest finite one is 1."""
+
+_OFFSET = 0.01
+"""Added to features before their logarithm is taken, so that 0 has one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +61,9 @@ class EvictionPolicy:
     """Chooses the register that a live range takes from others, or that it takes none.
 
     LLVM takes the register whose live ranges have the least spill weight, if that is less
-    than the weight of the one that asks. A correction has two outputs for each candidate:
-    one is added to how much less, the other to what is compared.
+    than the weight of the one that asks. A correction has two outputs for each candidate,
+    which are added to logarithms of weights: one where its weight is compared with that of
+    the range that asks, the other where it is compared with other candidates.
     """
 
     correction: Correction
@@ -68,11 +81,11 @@ class EvictionPolicy:
         slots = mask[:_SELF].nonzero()[0]
         weights = spill_weights(call)
         corrected = self.correction(inputs(call, slots, weights))
-        own = np.minimum(weights[_SELF], _ENDLESS) if mask[_SELF] else _ENDLESS
-        others = np.minimum(weights[slots], _ENDLESS)
-        ahead = (own - others + corrected[:, 0]).tolist()
+        logs = np.log(np.clip(weights, _LEAST, _ENDLESS))
+        own = logs[_SELF] if mask[_SELF] else np.log(_ENDLESS)
+        ahead = (own - logs[slots] + corrected[:, 0]).tolist()
         keys = (
-            others
+            logs[slots]
             + _BROKEN * features["nr_broken_hints"][slots]
             + _URGENT * features["nr_urgent"][slots]
             + corrected[:, 1]
@@ -117,16 +130,16 @@ def inputs(
     call: Observation, slots: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """[K, INPUTS], inputs of the network for each candidate."""
-    features: dict[str, NDArray[Any]] = dict(call.features)
-    finite = np.nan_to_num(weights, posinf=2.0)
-    features["use_def_density"] = finite
+    features = call.features
     table = np.stack([features[name] for name in _SCALED], axis=1)
+    table[:, 0] = np.minimum(weights, 1.0)
+    table = np.log(table + np.float32(_OFFSET)) / np.log(1 / _OFFSET)
     x = np.empty((len(slots), INPUTS), np.float32)
     number = len(_SCALED)
     x[:, :number] = table[slots]
     x[:, number : 2 * number] = table[_SELF]
-    for place, name in enumerate(_COUNTED, 2 * number):
-        x[:, place] = features[name][slots]
+    for place, (name, scale) in enumerate(_COUNTED.items(), 2 * number):
+        x[:, place] = scale * features[name][slots]
     x[:, -7] = features["max_stage"][slots] / 4
     x[:, -6] = features["max_stage"][_SELF] / 4
     x[:, -5] = float(np.isinf(weights).any())

@@ -14,7 +14,7 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class FunctionCycles:
-    """Modelled cycles of spill code in one call of a function, without and with a policy."""
+    """Modelled cycles of spill code in a call of a function, without and with a policy."""
 
     project: str
     default: float

@@ -41,7 +41,7 @@ from meshwright.features.policies.compiler.policy_file import (
     with_weights,
 )
 
-_SPREAD, _RATE = 0.05, 0.01
+_SPREAD, _RATE = 0.1, 0.02
 """Standard deviation of perturbations, and the rate of Adam."""
 
 _MOST = 0.5

@@ -23,12 +23,12 @@ _COST = re.compile(r"^  - (Total\w+Cost): +'(.+)'$", re.MULTILINE)
 
 
 def spill_flags(record: str) -> tuple[str, ...]:
-    """Flags with which clang writes the remarks to a file, and the same object."""
-    return (
-        "-fsave-optimization-record=yaml",
-        "-foptimization-record-passes=regalloc",
-        f"-foptimization-record-file={record}",
-    )
+    """Flags with which clang writes the remarks to a file, and the same object.
+
+    Its option -fsave-optimization-record would add line tables to the object.
+    """
+    options = ("-opt-record-file", record, "-opt-record-passes", "regalloc")
+    return tuple(part for each in options for part in ("-Xclang", each))
 
 
 def recorded_cycles(record: Path) -> dict[str, float]:
