@@ -166,8 +166,8 @@ def test_a_policy_without_corrections_is_near_clangs_rule(
         pairs = zip(plain.spill_cycles.items(), made.spill_cycles.items(), strict=True)
         return sum(one == other for one, other in pairs)
 
-    assert equal(first_policy("evict", 0)) >= 3
-    assert equal(drawn_policy("evict", 0.5)) == 0
+    assert equal(first_policy("evict", 0)) >= 4
+    assert equal(drawn_policy("evict", 1.0)) <= 2
 
 
 def test_ir_gives_the_spill_code_of_its_source(
@@ -240,14 +240,14 @@ def test_faulty_policies_say_what_to_do(cc: ClangCompiler, tmp_path: Path) -> No
 def test_steps_go_down_a_mean_over_examples() -> None:
     """Each example has its own least point; the mean of their costs has one between."""
     draw = np.random.default_rng(0)
-    least = np.array([1.0, -2.0]) + draw.normal(size=(200, 2))
+    least = np.array([1.0, -2.0]) + draw.normal(size=(100, 2))
 
     def costs(points: np.ndarray) -> np.ndarray:
         return ((points - least) ** 2).sum(1)
 
     state = EvolutionState.start(np.zeros(2, np.float32))
-    for _ in range(150):
-        directions = np.stack([direction(state, 0, example) for example in range(200)])
+    for _ in range(80):
+        directions = np.stack([direction(state, 0, example) for example in range(100)])
         up, down = (costs(state.weights + s * directions) for s in (0.1, -0.1))
         state = advance(state, directions, up - down, spread=0.1, rate=0.05)
     np.testing.assert_allclose(state.mean, least.mean(0), atol=0.1)
