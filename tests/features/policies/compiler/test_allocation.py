@@ -108,23 +108,28 @@ def test_a_policy_takes_only_what_may_be_taken(size: float) -> None:
         assert call.features["mask"][int(policy(call))] == 1
 
 
-def test_the_mask_of_a_policy_of_priority_is_llvms_order() -> None:
+def test_without_corrections_the_longest_range_comes_first() -> None:
     policy = first_policy("priority", 0)
 
-    def priority(size: float, stage: int, number: int = 0) -> float:
-        features = {"li_size": [size], "stage": [stage], "weight": [0.1]}
-        arrays = {name: np.array(value) for name, value in features.items()}
-        return policy(Observation(arrays, "f", number))
+    def priority(size: float, stage: int) -> float:
+        features = {"li_size": [size], "stage": [stage], "weight": [np.inf]}
+        return policy(Observation({name: np.array(v) for name, v in features.items()}))
 
-    order = [
-        priority(9000, 1),
-        priority(900, 1),
-        priority(64, 1, number=2),
-        priority(128, 1, number=3),
-        priority(9000, 2),
-        priority(900, 2),
-    ]
+    order = [priority(9000, 2), priority(900, 1), priority(128, 4), priority(8, 0)]
     assert order == sorted(order, reverse=True)
+    assert np.isfinite(order).all()
+    other = drawn_policy("priority", 1.0)
+    assert np.isfinite(
+        other(
+            Observation(
+                {
+                    "li_size": np.array([8.0]),
+                    "stage": np.array([1.0]),
+                    "weight": np.array([np.inf]),
+                }
+            )
+        )
+    )
 
 
 def test_cycles_are_read_from_remarks(tmp_path: Path) -> None:
