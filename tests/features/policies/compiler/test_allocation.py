@@ -79,13 +79,13 @@ def candidates(
 
 def drawn_policy(kind: str, size: float) -> AllocationPolicy:
     """A policy with random corrections."""
-    start = first_policy(kind, 0)
+    start = first_policy(kind)
     shape = start.correction.weights.shape
     return with_weights(start, size * np.random.default_rng(1).normal(size=shape))
 
 
 def test_without_corrections_the_lightest_range_is_evicted_if_it_is_lighter() -> None:
-    policy = first_policy("evict", 0)
+    policy = first_policy("evict")
     assert policy(candidates([0.5, 0.2, 0.4], own=0.3)) == 4
     assert policy(candidates([0.5, 0.4, 0.4], own=0.3)) == 32
     assert policy(candidates([0.5, 0.2, 0.4], own=None)) == 4
@@ -109,7 +109,7 @@ def test_a_policy_takes_only_what_may_be_taken(size: float) -> None:
 
 
 def test_without_corrections_the_longest_range_comes_first() -> None:
-    policy = first_policy("priority", 0)
+    policy = first_policy("priority")
 
     def priority(size: float, stage: int) -> float:
         features = {"li_size": [size], "stage": [stage], "weight": [np.inf]}
@@ -171,7 +171,7 @@ def test_a_policy_without_corrections_is_near_clangs_rule(
         pairs = zip(plain.spill_cycles.items(), made.spill_cycles.items(), strict=True)
         return sum(one == other for one, other in pairs)
 
-    assert equal(first_policy("evict", 0)) >= 4
+    assert equal(first_policy("evict")) >= 4
     assert equal(drawn_policy("evict", 1.0)) <= 2
 
 
@@ -182,7 +182,7 @@ def test_ir_gives_the_spill_code_of_its_source(
     source.write_text(pressed_program(2, seed=1))
     unit = Unit("unit.c", "p", "c", ("-O2", "-fPIC"), source)
     policy = drawn_policy("evict", 0.3)
-    start = first_policy("evict", 0)
+    start = first_policy("evict")
     measured = measured_unit(cc, unit, "evict", start, tmp_path / "code")
     made = cc.compile(source, unit.compile_flags, evict=policy, measure_spills=True)
     assert measured.cycles(cc, "evict", policy) == made.spill_cycles
@@ -220,26 +220,25 @@ def test_faulty_policies_say_what_to_do(cc: ClangCompiler, tmp_path: Path) -> No
     (tmp_path / "policy.npz").write_bytes(b"PK no zip")
     with pytest.raises(PolicyError, match="is no policy"):
         read_policy(tmp_path)
-    np.savez(tmp_path / "other.npz", format="other", hidden=1, weights=np.zeros(3))
+    np.savez(tmp_path / "other.npz", format="other", weights=np.zeros(3))
     with pytest.raises(PolicyError, match="the format 'other', which is not known"):
         read_policy(tmp_path / "other.npz")
     wrong = np.zeros(3, np.float32)
     np.savez(
         tmp_path / "small.npz",
         format="meshwright evict policy, version 1",
-        hidden=8,
         weights=wrong,
     )
     with pytest.raises(PolicyError, match=r"weights of shape \(3,\)"):
         read_policy(tmp_path / "small.npz")
     with pytest.raises(PolicyError, match="has no feature 'mask'"):
-        first_policy("evict", 0)(Observation({}))
+        first_policy("evict")(Observation({}))
     with pytest.raises(PolicyError, match="has no feature 'li_size'"):
-        first_policy("priority", 0)(Observation({}))
+        first_policy("priority")(Observation({}))
     source = tmp_path / "unit.c"
     source.write_text("int x;")
     with pytest.raises(PolicyError, match="of evict cannot decide about inline; pass"):
-        cc.compile(source, inline=first_policy("evict", 0))
+        cc.compile(source, inline=first_policy("evict"))
 
 
 def test_steps_go_down_a_mean_over_examples() -> None:

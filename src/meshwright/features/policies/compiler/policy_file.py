@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.allocation.correction import Correction
+from meshwright.features.policies.compiler.allocation.correction import (
+    Correction,
+    read_correction,
+)
 from meshwright.features.policies.compiler.allocation.eviction import (
     INPUTS as EVICTION_INPUTS,
 )
@@ -28,23 +31,23 @@ AllocationPolicy = EvictionPolicy | PriorityPolicy
 CompilerPolicy = InlinePolicy | AllocationPolicy
 
 _FORMAT = "meshwright {} policy, version 1"
-_HIDDEN = 8
-"""Width of the hidden layer of networks of register allocation."""
 
 
-def first_policy(kind: str, seed: int) -> AllocationPolicy:
+def first_policy(kind: str) -> AllocationPolicy:
     """The policy of register allocation without corrections, where training starts."""
     if kind == "evict":
-        return EvictionPolicy(Correction.start(EVICTION_INPUTS, _HIDDEN, 2, seed))
-    return PriorityPolicy(Correction.start(PRIORITY_INPUTS, _HIDDEN, 1, seed))
+        return EvictionPolicy(Correction(np.zeros((EVICTION_INPUTS, 2), np.float32)))
+    return PriorityPolicy(Correction(np.zeros((PRIORITY_INPUTS, 1), np.float32)))
 
 
 def with_weights(
     policy: AllocationPolicy, weights: NDArray[np.float64]
 ) -> AllocationPolicy:
-    """A policy of the same kind with other weights."""
-    correction = replace(policy.correction, weights=weights.astype(np.float32))
-    return replace(policy, correction=correction)
+    """A policy of the same kind with other weights, in any shape."""
+    shape = policy.correction.weights.shape
+    return replace(
+        policy, correction=Correction(weights.reshape(shape).astype(np.float32))
+    )
 
 
 def save_allocation_policy(policy: AllocationPolicy, path: Path) -> None:
@@ -54,7 +57,6 @@ def save_allocation_policy(policy: AllocationPolicy, path: Path) -> None:
         np.savez_compressed(
             file,
             format=np.array(_FORMAT.format(policy.kind)),
-            hidden=np.array(policy.correction.hidden),
             weights=policy.correction.weights,
         )
     part.replace(path)
@@ -71,13 +73,13 @@ def read_policy(path: Path) -> CompilerPolicy:
             kind = str(arrays["format"])
             if kind == _FORMAT.format("inline"):
                 return read_inline_policy(file)
-            hidden, weights = int(arrays["hidden"]), arrays["weights"]
+            weights = arrays["weights"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as fault:
         raise PolicyError(f"{file} is no policy ({fault}){advice}") from None
     if kind == _FORMAT.format("evict"):
-        return EvictionPolicy(Correction(EVICTION_INPUTS, hidden, 2, weights))
+        return EvictionPolicy(read_correction(weights, EVICTION_INPUTS, 2))
     if kind == _FORMAT.format("priority"):
-        return PriorityPolicy(Correction(PRIORITY_INPUTS, hidden, 1, weights))
+        return PriorityPolicy(read_correction(weights, PRIORITY_INPUTS, 1))
     raise PolicyError(f"{file} is of the format {kind!r}, which is not known{advice}")
 
 

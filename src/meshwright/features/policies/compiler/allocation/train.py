@@ -33,7 +33,7 @@ from meshwright.features.policies.compiler.allocation.spill_change import (
 )
 from meshwright.features.policies.compiler.channel import Advise, Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
-from meshwright.features.policies.compiler.corpus import Unit
+from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
 from meshwright.features.policies.compiler.policy_file import (
     AllocationPolicy,
     first_policy,
@@ -186,10 +186,9 @@ class _Training:
     ) -> tuple[EvolutionState, list[CurvePoint]]:
         """Take the steps that are left, as far as time allows; each one is kept."""
         path = self.out / "training.npz"
-        mark = json.dumps(
-            [self.plan.kind, self.plan.seed, self.plan.batch, _corpus_number(units)]
-        )
-        state, curve = read_training(path, mark, self.start.correction.weights)
+        corpus = zlib.crc32("\0".join(unit.code.name for unit in units).encode())
+        mark = json.dumps([self.plan.kind, self.plan.seed, self.plan.batch, corpus])
+        state, curve = read_training(path, mark, self.start.correction.weights.ravel())
         while state.step < self.plan.steps and time.monotonic() < self.end_at:
             state, point = self.step(state, units)
             curve.append(point)
@@ -216,10 +215,10 @@ def train_allocation(
             f" {', '.join(sorted(projects))}"
         )
     out.mkdir(parents=True, exist_ok=True)
-    start, end_at = first_policy(plan.kind, plan.seed), time.monotonic() + plan.seconds
+    start, end_at = first_policy(plan.kind), time.monotonic() + plan.seconds
     with ThreadPoolExecutor(plan.workers) as pool:
         run = _Training(compiler, out, plan, pool, end_at, show, start, [])
-        ready = run.prepared(units)
+        ready = run.prepared(one_of_each_file(units))
         teachers = [unit for unit in ready if unit.project not in plan.held_out]
         if not teachers:
             raise PolicyError(
@@ -262,7 +261,3 @@ def _by_project(found: Sequence[FunctionCycles]) -> dict[str, SpillChange]:
 
 def _number(unit: str, function: str) -> int:
     return zlib.crc32(f"{unit}\0{function}".encode())
-
-
-def _corpus_number(units: Sequence[MeasuredUnit]) -> int:
-    return zlib.crc32("\0".join(unit.code.name for unit in units).encode())
