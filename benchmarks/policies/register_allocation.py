@@ -18,17 +18,15 @@ from pathlib import Path
 
 from benchmarks.harness import Options, benchmark, option
 from meshwright.features.policies.compiler.allocation.measured import measured_unit
+from meshwright.features.policies.compiler.allocation.policies import AllocationPolicy
 from meshwright.features.policies.compiler.allocation.spill_change import (
     FunctionCycles,
     spill_change,
 )
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
-from meshwright.features.policies.compiler.policy_file import (
-    AllocationPolicy,
-    InlinePolicy,
-    read_policy,
-)
+from meshwright.features.policies.compiler.learned.inline_policy import InlinePolicy
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROUNDS = 15

@@ -15,6 +15,12 @@ from meshwright.features.policies.compiler.allocation.evolution import (
     direction,
 )
 from meshwright.features.policies.compiler.allocation.measured import measured_unit
+from meshwright.features.policies.compiler.allocation.policies import (
+    AllocationPolicy,
+    first_policy,
+    save_policy,
+    with_weights,
+)
 from meshwright.features.policies.compiler.allocation.spill_change import (
     FunctionCycles,
     spill_change,
@@ -27,13 +33,7 @@ from meshwright.features.policies.compiler.channel import Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit
 from meshwright.features.policies.compiler.driving.spills import recorded_cycles
-from meshwright.features.policies.compiler.policy_file import (
-    AllocationPolicy,
-    first_policy,
-    read_policy,
-    save_allocation_policy,
-    with_weights,
-)
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.projects.build import build_with_policy
 from tests.features.policies.compiler.programs import pressed_program
 
@@ -192,7 +192,7 @@ def test_ir_gives_the_spill_code_of_its_source(
 @pytest.mark.parametrize("kind", ["evict", "priority"])
 def test_a_policy_file_reads_as_written_and_is_small(kind: str, tmp_path: Path) -> None:
     policy = drawn_policy(kind, 1.0)
-    save_allocation_policy(policy, tmp_path / "policy.npz")
+    save_policy(policy, tmp_path / "policy.npz")
     again = read_policy(tmp_path)
     assert again.kind == kind
     assert not isinstance(again, type(None))
@@ -204,10 +204,11 @@ def test_a_policy_file_reads_as_written_and_is_small(kind: str, tmp_path: Path) 
 
 
 def test_a_policy_is_read_without_jax(tmp_path: Path) -> None:
-    save_allocation_policy(drawn_policy("evict", 1.0), tmp_path / "policy.npz")
+    save_policy(drawn_policy("evict", 1.0), tmp_path / "policy.npz")
     code = (
         "import sys; from pathlib import Path;"
-        "from meshwright.features.policies.compiler.policy_file import read_policy;"
+        "from meshwright.features.policies.compiler.learned.policy_file"
+        " import read_policy;"
         f"read_policy(Path({str(tmp_path)!r}));"
         "assert 'jax' not in sys.modules"
     )
@@ -327,7 +328,7 @@ def test_a_build_keeps_objects_with_less_spill_code(
         "all: f0.o f1.o\n%.o: %.c\n\t$(CC) -O2 -c -o $@ $<\n"
     )
     policy = drawn_policy("evict", 0.05)
-    save_allocation_policy(policy, tmp_path / "policy.npz")
+    save_policy(policy, tmp_path / "policy.npz")
     monkeypatch.chdir(tmp_path)
     status, sizes = build_with_policy(cc.clang, ["make"], tmp_path / "policy.npz")
     assert status == 0

@@ -12,10 +12,12 @@ import select
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from meshwright.errors import PolicyError
 
 _DTYPES = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8"}
 _POLL_S = 0.05
@@ -44,6 +46,27 @@ class Observation:
 
 Advise = Callable[[Observation], float | None]
 """A policy: from an observation to its advice."""
+
+
+@runtime_checkable
+class KnownPolicy(Protocol):
+    """A policy that says what it decides about."""
+
+    kind: ClassVar[str]
+
+    def __call__(self, call: Observation, /) -> float | None:
+        """The advice."""
+        ...
+
+
+def check_kinds(policies: Mapping[str, Advise]) -> None:
+    """Refuse a learned policy in the place of one of another kind."""
+    for kind, policy in policies.items():
+        if isinstance(policy, KnownPolicy) and policy.kind != kind:
+            raise PolicyError(
+                f"a policy of {policy.kind} cannot decide about {kind}; pass it as"
+                f" {policy.kind}=policy"
+            )
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.channel import Advise, Channel
+from meshwright.features.policies.compiler.channel import Advise, Channel, check_kinds
 from meshwright.features.policies.compiler.clang import find_clang
 from meshwright.features.policies.compiler.driving.advising import channel_options
 from meshwright.features.policies.compiler.driving.object_file import function_bytes
@@ -25,7 +25,6 @@ from meshwright.features.policies.compiler.driving.spills import (
     recorded_cycles,
     spill_flags,
 )
-from meshwright.features.policies.compiler.policy_file import check_kinds
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,

@@ -9,7 +9,7 @@ from meshwright.errors import PolicyError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Correction:
+class PowerCorrection:
     """Numbers added to logarithms: linear in features, so that it multiplies by powers.
 
     weights: [F, O], of F inputs and O outputs.
@@ -24,14 +24,3 @@ class Correction:
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Corrections [N, O] of inputs [N, F]."""
         return x @ self.weights
-
-
-def read_correction(
-    weights: NDArray[np.float32], inputs: int, outputs: int
-) -> Correction:
-    """The correction of a file; `PolicyError` if its weights have another shape."""
-    if weights.shape != (inputs, outputs):
-        raise PolicyError(
-            f"a policy has weights of shape {weights.shape}; wanted {(inputs, outputs)}"
-        )
-    return Correction(weights)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.allocation.correction import Correction
+from meshwright.features.policies.compiler.allocation.correction import PowerCorrection
 from meshwright.features.policies.compiler.channel import Observation
 
 _SELF = 32
@@ -66,7 +66,7 @@ class EvictionPolicy:
     the range that asks, the other where it is compared with other candidates.
     """
 
-    correction: Correction
+    correction: PowerCorrection
     kind: ClassVar[str] = "evict"
 
     def __call__(self, call: Observation) -> int:

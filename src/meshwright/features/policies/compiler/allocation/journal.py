@@ -14,7 +14,7 @@ from meshwright.features.policies.compiler.allocation.evolution import Evolution
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
+class EvolutionPoint:
     """One step: the mean change of spill code, by perturbed policies.
 
     change: mean of the logarithm of (policy + 1) / (default + 1) cycles over functions.
@@ -29,7 +29,7 @@ class CurvePoint:
 
 
 def write_training(
-    path: Path, mark: str, state: EvolutionState, curve: Sequence[CurvePoint]
+    path: Path, mark: str, state: EvolutionState, curve: Sequence[EvolutionPoint]
 ) -> None:
     """Write the state of a training, all at once. mark: its options."""
     part = path.with_name(path.name + ".part")
@@ -48,7 +48,7 @@ def write_training(
 
 def read_training(
     path: Path, mark: str, start: NDArray[np.float32]
-) -> tuple[EvolutionState, list[CurvePoint]]:
+) -> tuple[EvolutionState, list[EvolutionPoint]]:
     """The state and curve of a training, or those before its first step.
 
     start: weights before the first step.
@@ -64,7 +64,9 @@ def read_training(
                 arrays["mean"],
                 int(arrays["step"]),
             )
-            curve = [CurvePoint(**point) for point in json.loads(str(arrays["curve"]))]
+            curve = [
+                EvolutionPoint(**point) for point in json.loads(str(arrays["curve"]))
+            ]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as fault:
         raise PolicyError(
             f"{path} has no state of a training ({fault}); remove it to begin again"

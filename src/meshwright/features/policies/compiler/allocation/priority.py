@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.allocation.correction import Correction
+from meshwright.features.policies.compiler.allocation.correction import PowerCorrection
 from meshwright.features.policies.compiler.channel import Observation
 
 _USED = ("li_size", "stage", "weight")
@@ -35,7 +35,7 @@ class PriorityPolicy:
     over functions, and less than with orders that guess which ranges are local.
     """
 
-    correction: Correction
+    correction: PowerCorrection
     kind: ClassVar[str] = "priority"
 
     def __call__(self, call: Observation) -> float:

@@ -1,4 +1,4 @@
-"""How much a policy changes the spill code of functions, with confidence intervals."""
+"""Change of the spill code of functions by a policy, with confidence intervals."""
 
 import math
 from collections.abc import Iterable

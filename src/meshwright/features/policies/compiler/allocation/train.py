@@ -17,13 +17,19 @@ from meshwright.features.policies.compiler.allocation.evolution import (
     direction,
 )
 from meshwright.features.policies.compiler.allocation.journal import (
-    CurvePoint,
+    EvolutionPoint,
     read_training,
     write_training,
 )
 from meshwright.features.policies.compiler.allocation.measured import (
     MeasuredUnit,
     measured_unit,
+)
+from meshwright.features.policies.compiler.allocation.policies import (
+    AllocationPolicy,
+    first_policy,
+    save_policy,
+    with_weights,
 )
 from meshwright.features.policies.compiler.allocation.spill_change import (
     FunctionCycles,
@@ -34,12 +40,6 @@ from meshwright.features.policies.compiler.allocation.spill_change import (
 from meshwright.features.policies.compiler.channel import Advise, Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
-from meshwright.features.policies.compiler.policy_file import (
-    AllocationPolicy,
-    first_policy,
-    save_allocation_policy,
-    with_weights,
-)
 
 _SPREAD, _RATE = 0.1, 0.02
 """Standard deviation of perturbations, and the rate of Adam."""
@@ -77,7 +77,7 @@ class AllocationTraining:
     """
 
     policy: AllocationPolicy
-    curve: list[CurvePoint]
+    curve: list[EvolutionPoint]
     taught: SpillChange
     held_out: dict[str, SpillChange]
     is_corrected: bool
@@ -140,7 +140,7 @@ class _Training:
 
     def step(
         self, state: EvolutionState, units: Sequence[MeasuredUnit]
-    ) -> tuple[EvolutionState, CurvePoint]:
+    ) -> tuple[EvolutionState, EvolutionPoint]:
         """The state after one step on some of the units, and its point of the curve."""
         draw = np.random.default_rng([self.plan.seed, state.step])
         chosen = draw.permutation(len(units))[: self.plan.batch]
@@ -158,7 +158,9 @@ class _Training:
         directions = np.stack(
             [direction(state, self.plan.seed, _number(*key)) for key in known]
         )
-        point = CurvePoint(state.step, len(known), float((ahead + behind).mean() / 2))
+        point = EvolutionPoint(
+            state.step, len(known), float((ahead + behind).mean() / 2)
+        )
         differences = (ahead - behind).clip(-_MOST, _MOST)
         return (
             advance(state, directions, differences, spread=_SPREAD, rate=_RATE),
@@ -183,7 +185,7 @@ class _Training:
 
     def learn(
         self, units: Sequence[MeasuredUnit]
-    ) -> tuple[EvolutionState, list[CurvePoint]]:
+    ) -> tuple[EvolutionState, list[EvolutionPoint]]:
         """Take the steps that are left, as far as time allows; each one is kept."""
         path = self.out / "training.npz"
         corpus = zlib.crc32("\0".join(unit.code.name for unit in units).encode())
@@ -232,7 +234,7 @@ def train_allocation(
         # Without proof that corrections help, the compiler's own rule is the better guess.
         is_corrected = plan.kind != "evict" or taught.high < 0
         policy = learned if is_corrected else start
-        save_allocation_policy(policy, out / "policy.npz")
+        save_policy(policy, out / "policy.npz")
         others = [unit for unit in ready if unit.project in plan.held_out]
         found = run.measure(others, lambda unit: policy)
     trained = AllocationTraining(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Channel, Observation
-from meshwright.features.policies.compiler.policy_file import (
+from meshwright.features.policies.compiler.learned.policy_file import (
     CompilerPolicy,
     read_policy,
 )

@@ -19,8 +19,8 @@ from meshwright.features.policies.compiler.driving.settings import (
     SETTINGS,
     UNUSED,
 )
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.learned.serve import policy_process
-from meshwright.features.policies.compiler.policy_file import read_policy
 
 _C = ("cc", "gcc", "clang", *(f"clang-{n}" for n in range(17, 31)))
 _CXX = ("c++", "g++", "clang++", *(f"clang++-{n}" for n in range(17, 31)))

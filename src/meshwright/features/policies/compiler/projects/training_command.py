@@ -10,7 +10,7 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.allocation.journal import CurvePoint
+from meshwright.features.policies.compiler.allocation.journal import EvolutionPoint
 from meshwright.features.policies.compiler.allocation.spill_change import SpillChange
 from meshwright.features.policies.compiler.allocation.train import (
     AllocationPlan,
@@ -126,7 +126,7 @@ _ROWS = 12
 """Points of a learning curve that are printed; the report has all."""
 
 
-def _steps_table(curve: Sequence[CurvePoint]) -> Table:
+def _steps_table(curve: Sequence[EvolutionPoint]) -> Table:
     every = max(1, -(-len(curve) // _ROWS))
     rows = [
         (f"{point.step + 1}", f"{point.functions}", f"{point.change:+.2%}")

@@ -17,7 +17,7 @@ from meshwright.features.policies.compiler.clang import find_clang
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import read_corpus
 from meshwright.features.policies.compiler.debian import DEBIAN, debian_source
-from meshwright.features.policies.compiler.policy_file import read_policy
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.projects.build import (
     ObjectSizes,
     build_with_policy,
