@@ -43,8 +43,11 @@ _COUNTED = {
 
 _USED = ("mask", "nr_urgent", "max_stage", "min_stage", "progress", *_SCALED, *_COUNTED)
 
-INPUTS = 2 * len(_SCALED) + len(_COUNTED) + 7
-"""Inputs of the network: both live ranges' features, and what there is but once."""
+_ASKS = 4
+"""Features of the range that asks alone, which shift where it takes a register."""
+
+INPUTS = len(_SCALED) + len(_COUNTED) + 1 + _ASKS
+"""Inputs of the correction of one live range's weight."""
 
 _BROKEN, _URGENT = 20.0, 1000.0
 """Weights by which broken hints and cascades outweigh the logarithm of any density."""
@@ -61,9 +64,8 @@ class EvictionPolicy:
     """Chooses the register that a live range takes from others, or that it takes none.
 
     LLVM takes the register whose live ranges have the least spill weight, if that is less
-    than the weight of the one that asks. A correction has two outputs for each candidate,
-    which are added to logarithms of weights: one where its weight is compared with that of
-    the range that asks, the other where it is compared with other candidates.
+    than the weight of the one that asks. A correction is added to the logarithm of each
+    weight, that of the range that asks included.
     """
 
     correction: PowerCorrection
@@ -80,15 +82,17 @@ class EvictionPolicy:
         mask = features["mask"]
         slots = mask[:_SELF].nonzero()[0]
         weights = spill_weights(call)
-        corrected = self.correction(inputs(call, slots, weights))
         logs = np.log(np.clip(weights, _LEAST, _ENDLESS))
-        own = logs[_SELF] if mask[_SELF] else np.log(_ENDLESS)
-        ahead = (own - logs[slots] + corrected[:, 0]).tolist()
+        if not mask[_SELF]:
+            logs[_SELF] = np.log(_ENDLESS)
+        rows = np.append(slots, _SELF)
+        corrected = logs[rows] + self.correction(inputs(call, rows, weights))[:, 0]
+        others = corrected[:-1]
+        ahead = (corrected[-1] - others).tolist()
         keys = (
-            logs[slots]
+            others
             + _BROKEN * features["nr_broken_hints"][slots]
             + _URGENT * features["nr_urgent"][slots]
-            + corrected[:, 1]
         ).tolist()
         hints = features["is_hint"][slots].tolist()
         local = features["is_local"][slots].tolist()
@@ -127,24 +131,20 @@ def spill_weights(call: Observation) -> NDArray[np.float32]:
 
 
 def inputs(
-    call: Observation, slots: NDArray[np.int64], weights: NDArray[np.float32]
+    call: Observation, rows: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """[K, INPUTS], inputs of the network for each candidate."""
+    """[K + 1, INPUTS], inputs of the correction; rows: the candidates, and who asks."""
     features = call.features
-    table = np.stack([features[name] for name in _SCALED], axis=1)
-    table[:, 0] = np.minimum(weights, 1.0)
-    table = np.log(table + np.float32(_OFFSET)) / np.log(1 / _OFFSET)
-    x = np.empty((len(slots), INPUTS), np.float32)
+    table = np.stack([features[name] for name in _SCALED], axis=1)[rows]
+    table[:, 0] = np.minimum(weights[rows], 1.0)
+    x = np.zeros((len(rows), INPUTS), np.float32)
     number = len(_SCALED)
-    x[:, :number] = table[slots]
-    x[:, number : 2 * number] = table[_SELF]
-    for place, (name, scale) in enumerate(_COUNTED.items(), 2 * number):
-        x[:, place] = scale * features[name][slots]
-    x[:, -7] = features["max_stage"][slots] / 4
-    x[:, -6] = features["max_stage"][_SELF] / 4
-    x[:, -5] = float(np.isinf(weights).any())
-    x[:, -4] = slots[-1] / 16
-    x[:, -3] = len(slots) / 16
-    x[:, -2] = np.minimum(features["progress"], 1.0)
-    x[:, -1] = 1.0
+    x[:, :number] = np.log(table + np.float32(_OFFSET)) / np.log(1 / _OFFSET)
+    for place, (name, scale) in enumerate(_COUNTED.items(), number):
+        x[:, place] = scale * features[name][rows]
+    x[-1, number] = 0.0  # hints of the range that asks are not broken by it
+    x[:, -1 - _ASKS] = features["max_stage"][rows] / 4
+    endless = float(np.isinf(weights).any())
+    progress = min(float(features["progress"][0]), 1.0)
+    x[-1, -_ASKS:] = (1.0, endless, progress, len(rows) / 16)
     return x

@@ -14,7 +14,7 @@ from meshwright.features.policies.compiler.allocation.priority import PriorityPo
 
 AllocationPolicy = EvictionPolicy | PriorityPolicy
 
-_SHAPES = {"evict": (eviction.INPUTS, 2), "priority": (priority.INPUTS, 1)}
+_SHAPES = {"evict": (eviction.INPUTS, 1), "priority": (priority.INPUTS, 1)}
 """Inputs and outputs of the correction, by kind."""
 
 

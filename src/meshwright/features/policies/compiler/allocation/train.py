@@ -41,7 +41,7 @@ from meshwright.features.policies.compiler.channel import Advise, Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
 
-_SPREAD, _RATE = 0.1, 0.02
+_SPREAD, _RATE = 0.15, 0.03
 """Standard deviation of perturbations, and the rate of Adam."""
 
 _MOST = 0.5
@@ -143,7 +143,10 @@ class _Training:
     ) -> tuple[EvolutionState, EvolutionPoint]:
         """The state after one step on some of the units, and its point of the curve."""
         draw = np.random.default_rng([self.plan.seed, state.step])
-        chosen = draw.permutation(len(units))[: self.plan.batch]
+        functions = np.array([len(unit.asked) for unit in units])
+        number = min(self.plan.batch, len(units))
+        share = functions / functions.sum()
+        chosen = draw.choice(len(units), number, replace=False, p=share)
         batch = [units[place] for place in sorted(chosen)]
         up = self.measure(batch, lambda unit: self._perturbed(state, unit, _SPREAD))
         down = self.measure(batch, lambda unit: self._perturbed(state, unit, -_SPREAD))
