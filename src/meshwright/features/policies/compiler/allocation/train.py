@@ -39,10 +39,17 @@ from meshwright.features.policies.compiler.allocation.spill_change import (
 )
 from meshwright.features.policies.compiler.channel import Advise, Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
-from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
+from meshwright.features.policies.compiler.corpus import (
+    Unit,
+    fingerprint,
+    one_of_each_file,
+)
 
-_SPREAD, _RATE = 0.15, 0.03
+_SPREAD, _RATE = 0.15, 0.05
 """Standard deviation of perturbations, and the rate of Adam."""
+
+_STATE = "training.npz"
+"""File of the state after the last step."""
 
 _MOST = 0.5
 """Difference of logarithms to which a function's costs are clipped, so that no function
@@ -187,19 +194,19 @@ class _Training:
         return advise
 
     def learn(
-        self, units: Sequence[MeasuredUnit]
-    ) -> tuple[EvolutionState, list[EvolutionPoint]]:
+        self,
+        units: Sequence[MeasuredUnit],
+        state: EvolutionState,
+        curve: list[EvolutionPoint],
+        mark: str,
+    ) -> EvolutionState:
         """Take the steps that are left, as far as time allows; each one is kept."""
-        path = self.out / "training.npz"
-        corpus = zlib.crc32("\0".join(unit.code.name for unit in units).encode())
-        mark = json.dumps([self.plan.kind, self.plan.seed, self.plan.batch, corpus])
-        state, curve = read_training(path, mark, self.start.correction.weights.ravel())
         while state.step < self.plan.steps and time.monotonic() < self.end_at:
             state, point = self.step(state, units)
             curve.append(point)
-            write_training(path, mark, state, curve)
+            write_training(self.out / _STATE, mark, state, curve)
             self.show(f"step {state.step} of {self.plan.steps}: {point}")
-        return state, curve
+        return state
 
 
 def train_allocation(
@@ -213,24 +220,21 @@ def train_allocation(
 
     The policy goes to `policy.npz` in the folder, and what it is worth to `report.json`.
     """
-    projects = {unit.project for unit in units}
-    if unknown := sorted(plan.held_out - projects):
-        raise PolicyError(
-            f"the corpus has no project {unknown[0]!r}; wanted some of"
-            f" {', '.join(sorted(projects))}"
-        )
+    files = _checked(units, plan)
     out.mkdir(parents=True, exist_ok=True)
     start, end_at = first_policy(plan.kind), time.monotonic() + plan.seconds
+    mark = _mark(files, compiler, plan)
+    state, curve = read_training(out / _STATE, mark, start.correction.weights.ravel())
     with ThreadPoolExecutor(plan.workers) as pool:
         run = _Training(compiler, out, plan, pool, end_at, show, start, [])
-        ready = run.prepared(one_of_each_file(units))
+        ready = run.prepared(files)
         teachers = [unit for unit in ready if unit.project not in plan.held_out]
         if not teachers:
             raise PolicyError(
                 "no unit that teaches has a decision of register allocation; give a larger"
                 " corpus, or hold out fewer projects"
             )
-        state, curve = run.learn(teachers)
+        state = run.learn(teachers, state, curve, mark)
         show("measuring the policy")
         learned = with_weights(start, state.mean)
         taught = spill_change(run.measure(teachers, lambda unit: learned).values())
@@ -239,19 +243,32 @@ def train_allocation(
         policy = learned if is_corrected else start
         save_policy(policy, out / "policy.npz")
         others = [unit for unit in ready if unit.project in plan.held_out]
-        found = run.measure(others, lambda unit: policy)
+        found = list(run.measure(others, lambda unit: policy).values())
+    is_complete, changes = state.step >= plan.steps, _by_project(found)
     trained = AllocationTraining(
-        policy,
-        curve,
-        taught,
-        _by_project(list(found.values())),
-        is_corrected,
-        state.step >= plan.steps,
-        run.skipped,
+        policy, curve, taught, changes, is_corrected, is_complete, run.skipped
     )
     report = {**asdict(trained), "policy": plan.kind}
     (out / "report.json").write_text(json.dumps(report, indent=2))
     return trained
+
+
+def _checked(units: Sequence[Unit], plan: AllocationPlan) -> list[Unit]:
+    """One unit of each file, if the projects to hold out are among theirs."""
+    projects = {unit.project for unit in units}
+    if unknown := sorted(plan.held_out - projects):
+        raise PolicyError(
+            f"the corpus has no project {unknown[0]!r}; wanted some of"
+            f" {', '.join(sorted(projects))}"
+        )
+    return one_of_each_file(units)
+
+
+def _mark(units: Sequence[Unit], compiler: ClangCompiler, plan: AllocationPlan) -> str:
+    """A text that tells a training's kind, options and files from others."""
+    teachers = [unit for unit in units if unit.project not in plan.held_out]
+    files = "".join(fingerprint(unit, compiler.clang) for unit in teachers)
+    return json.dumps([plan.kind, plan.seed, plan.batch, zlib.crc32(files.encode())])
 
 
 def _by_project(found: Sequence[FunctionCycles]) -> dict[str, SpillChange]:
