@@ -232,7 +232,7 @@ def test_faulty_policies_say_what_to_do(cc: ClangCompiler, tmp_path: Path) -> No
     )
     with pytest.raises(PolicyError, match=r"weights of shape \(3,\)"):
         read_policy(tmp_path / "small.npz")
-    with pytest.raises(PolicyError, match="has no feature 'mask'"):
+    with pytest.raises(PolicyError, match="has no feature 'end_bb_freq"):
         first_policy("evict")(Observation({}))
     with pytest.raises(PolicyError, match="has no feature 'li_size'"):
         first_policy("priority")(Observation({}))

@@ -16,6 +16,8 @@ from meshwright.features.policies.compiler.channel import Observation
 _SELF = 32
 """The slot of the live range that asks; the slots before it are physical registers."""
 
+_SELVES = np.array([_SELF])
+
 _SCALED = (
     "use_def_density",
     "nr_defs_and_uses",
@@ -41,7 +43,7 @@ _COUNTED = {
 }
 """Features of a candidate, and by what they are multiplied."""
 
-_USED = ("mask", "nr_urgent", "max_stage", "min_stage", "progress", *_SCALED, *_COUNTED)
+_USED = {"mask", "nr_urgent", "max_stage", "progress", *_SCALED, *_COUNTED}
 
 _ASKS = 4
 """Features of the range that asks alone, which shift where it takes a register."""
@@ -55,7 +57,7 @@ _BROKEN, _URGENT = 20.0, 1000.0
 _LEAST, _ENDLESS = 1e-6, 1e4
 """Bounds of spill weights, of which the largest finite one is 1."""
 
-_OFFSET = 0.01
+_OFFSET = np.float32(0.01)
 """Added to features before their logarithm is taken, so that 0 has one."""
 
 
@@ -74,19 +76,20 @@ class EvictionPolicy:
     def __call__(self, call: Observation) -> int:
         """The slot of the register to take; 32 to take none."""
         features = call.features
-        if missing := [name for name in _USED if name not in features]:
+        if not features.keys() >= _USED:
+            missing = min(_USED - features.keys())
             raise PolicyError(
-                f"this compiler has no feature {missing[0]!r}, which a policy of eviction"
+                f"this compiler has no feature {missing!r}, which a policy of eviction"
                 " reads; wanted clang 22"
             )
         mask = features["mask"]
         slots = mask[:_SELF].nonzero()[0]
         weights = spill_weights(call)
-        logs = np.log(np.clip(weights, _LEAST, _ENDLESS))
+        rows = np.concatenate((slots, _SELVES))
+        logs = np.log(np.minimum(np.maximum(weights[rows], _LEAST), _ENDLESS))
         if not mask[_SELF]:
-            logs[_SELF] = np.log(_ENDLESS)
-        rows = np.append(slots, _SELF)
-        corrected = logs[rows] + self.correction(inputs(call, rows, weights))[:, 0]
+            logs[-1] = np.log(_ENDLESS)
+        corrected = logs + self.correction(inputs(call, rows, weights))[:, 0]
         others = corrected[:-1]
         ahead = (corrected[-1] - others).tolist()
         keys = (
@@ -135,11 +138,11 @@ def inputs(
 ) -> NDArray[np.float32]:
     """[K + 1, INPUTS], inputs of the correction; rows: the candidates, and who asks."""
     features = call.features
-    table = np.stack([features[name] for name in _SCALED], axis=1)[rows]
-    table[:, 0] = np.minimum(weights[rows], 1.0)
+    table = np.array([features[name] for name in _SCALED])[:, rows]
+    table[0] = np.minimum(weights[rows], 1.0)
     x = np.zeros((len(rows), INPUTS), np.float32)
     number = len(_SCALED)
-    x[:, :number] = np.log(table + np.float32(_OFFSET)) / np.log(1 / _OFFSET)
+    x[:, :number] = (np.log(table + _OFFSET) / np.log(1 / _OFFSET)).T
     for place, (name, scale) in enumerate(_COUNTED.items(), number):
         x[:, place] = scale * features[name][rows]
     x[-1, number] = 0.0  # hints of the range that asks are not broken by it
