@@ -31,7 +31,7 @@ from meshwright.features.policies.compiler.allocation.train import (
 )
 from meshwright.features.policies.compiler.channel import Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
-from meshwright.features.policies.compiler.corpus import Unit
+from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
 from meshwright.features.policies.compiler.driving.spills import recorded_cycles
 from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.projects.build import build_with_policy
@@ -285,6 +285,17 @@ def units(tmp_path: Path) -> list[Unit]:
         project = f"project{number // 2}"
         found.append(Unit(source.name, project, "c", ("-O2",), source))
     return found
+
+
+def test_a_file_that_is_compiled_twice_counts_once() -> None:
+    source = Path("f.c")
+    units = [
+        Unit(f"{name}@{digest}", project, "c", (f"-D{digest}",), source)
+        for project in ("p", "q")
+        for name in ("f.c", "g.c")
+        for digest in ("1", "2")
+    ]
+    assert one_of_each_file(units) == units[::2]
 
 
 @pytest.mark.slow
