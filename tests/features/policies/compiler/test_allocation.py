@@ -203,6 +203,17 @@ def test_a_policy_file_reads_as_written_and_is_small(kind: str, tmp_path: Path) 
     assert (tmp_path / "policy.npz").stat().st_size < 1 << 20
 
 
+def test_a_policy_of_eviction_is_shipped(cc: ClangCompiler, tmp_path: Path) -> None:
+    policy = read_policy(Path("shipped"))
+    assert policy.kind == "evict"
+    source = tmp_path / "unit.c"
+    source.write_text(pressed_program(12, seed=3))
+    plain = cc.compile(source, ["-O2"], measure_spills=True)
+    made = cc.compile(source, ["-O2"], evict=policy, measure_spills=True)
+    assert made.fault == ""
+    assert made.spill_cycles != plain.spill_cycles
+
+
 def test_a_policy_is_read_without_jax(tmp_path: Path) -> None:
     save_policy(drawn_policy("evict", 1.0), tmp_path / "policy.npz")
     code = (

@@ -17,12 +17,19 @@ from meshwright.features.policies.compiler.learned.inline_policy import (
 
 _FORMAT = "meshwright {} policy, version 1"
 
+SHIPPED = Path("shipped")
+"""Stands for the policy of eviction that comes with Meshwright."""
+
+_SHIPPED_FILE = Path(__file__).with_name("evict.npz")
+
 CompilerPolicy = InlinePolicy | AllocationPolicy
 
 
 def read_policy(path: Path) -> CompilerPolicy:
-    """The policy of a file, or of a folder that `policies train` wrote."""
+    """The policy of a file, of a folder that `policies train` wrote, or `SHIPPED`."""
     file = path / "policy.npz" if path.is_dir() else path
+    if path == SHIPPED and not path.exists():
+        file = _SHIPPED_FILE
     advice = "; make one by `meshwright policies train`"
     if not file.is_file():
         raise PolicyError(f"{path} has no policy{advice}")

@@ -89,7 +89,8 @@ def build_command(  # noqa: PLR0913  the options of a command
         Path | None, Option(help="folder that `policies tune` wrote")
     ] = None,
     policy: Annotated[
-        Path | None, Option(help="folder that `policies train` wrote")
+        Path | None,
+        Option(help="folder that `policies train` wrote; shipped: one of eviction"),
     ] = None,
     check: Annotated[
         bool, Option(help="compile plainly, too, where a policy overrules clang")
