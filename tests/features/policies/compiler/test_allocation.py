@@ -204,7 +204,7 @@ def test_a_policy_file_reads_as_written_and_is_small(kind: str, tmp_path: Path) 
 
 
 def test_a_policy_of_eviction_is_shipped(cc: ClangCompiler, tmp_path: Path) -> None:
-    policy = read_policy(Path("shipped"))
+    policy = read_policy("shipped")
     assert policy.kind == "evict"
     source = tmp_path / "unit.c"
     source.write_text(pressed_program(12, seed=3))

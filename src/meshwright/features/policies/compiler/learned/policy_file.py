@@ -25,8 +25,9 @@ _SHIPPED_FILE = Path(__file__).with_name("evict.npz")
 CompilerPolicy = InlinePolicy | AllocationPolicy
 
 
-def read_policy(path: Path) -> CompilerPolicy:
+def read_policy(path: str | Path) -> CompilerPolicy:
     """The policy of a file, of a folder that `policies train` wrote, or `SHIPPED`."""
+    path = Path(path)
     file = path / "policy.npz" if path.is_dir() else path
     if path == SHIPPED and not path.exists():
         file = _SHIPPED_FILE
