@@ -21,6 +21,7 @@ from meshwright.features.policies.cache.simulate import (
 from meshwright.features.policies.cache.trace import Trace, read_trace, trace
 from meshwright.features.policies.compiler.compiler import ClangCompiler as Compiler
 from meshwright.features.policies.compiler.compiler import ClangObject
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 
 __all__ = [
     "POLICIES",
@@ -35,6 +36,7 @@ __all__ = [
     "impact",
     "least_misses",
     "loop_trace",
+    "read_policy",
     "read_trace",
     "scan_trace",
     "simulate",

@@ -17,3 +17,25 @@ def c_program(functions: int, seed: int) -> str:
         kind = "static " if k < functions - 1 else ""
         lines.append(f"{kind}int f{k}(int x)\n{{\n{work}{body}  return x;\n}}\n")
     return "extern int table[64];\n" + "\n".join(lines)
+
+
+def pressed_program(functions: int, seed: int) -> str:
+    """A file of functions whose loops use more variables than there are registers."""
+    draw = random.Random(seed)
+    lines: list[str] = []
+    for k in range(functions):
+        names = [f"x{i}" for i in range(draw.randint(12, 16))]
+        start = ", ".join(f"{name} = a[{i}]" for i, name in enumerate(names))
+        work = "".join(
+            f"    {draw.choice(names)} {draw.choice(['+=', '^=', '-='])}"
+            f" {draw.choice(names)} * {draw.choice(names)} + a[i + {i}];\n"
+            for i in range(draw.randint(4, 12))
+        )
+        call = f"    if (x0 & 1) x1 += g({draw.choice(names)});\n"
+        total = " + ".join(names)
+        lines.append(
+            f"long f{k}(long *a, long n)\n{{\n  long {start};\n"
+            f"  for (long i = 0; i < n; i++) {{\n{work}{call}  }}\n"
+            f"  return {total};\n}}\n"
+        )
+    return "long g(long);\n" + "\n".join(lines)

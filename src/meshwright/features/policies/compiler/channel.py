@@ -12,10 +12,12 @@ import select
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from meshwright.errors import PolicyError
 
 _DTYPES = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8"}
 _POLL_S = 0.05
@@ -26,11 +28,14 @@ _POLL_S = 0.05
 class Observation:
     """Features of one decision, as a compiler sends them.
 
-    features: arrays by name. default: the decision of the compiler's own heuristic;
-        `None` if it does not tell.
+    features: arrays by name. context: the module whose calls are decided, or the function
+        whose registers are allocated. number: decisions before it in this context. default:
+        the decision of the compiler's own heuristic; `None` if it does not tell.
     """
 
     features: Mapping[str, NDArray[Any]]
+    context: str = ""
+    number: int = 0
 
     @property
     def default(self) -> int | None:
@@ -41,6 +46,27 @@ class Observation:
 
 Advise = Callable[[Observation], float | None]
 """A policy: from an observation to its advice."""
+
+
+@runtime_checkable
+class KnownPolicy(Protocol):
+    """A policy that says what it decides about."""
+
+    kind: ClassVar[str]
+
+    def __call__(self, call: Observation, /) -> float | None:
+        """The advice."""
+        ...
+
+
+def check_kinds(policies: Mapping[str, Advise]) -> None:
+    """Refuse a learned policy in the place of one of another kind."""
+    for kind, policy in policies.items():
+        if isinstance(policy, KnownPolicy) and policy.kind != kind:
+            raise PolicyError(
+                f"a policy of {policy.kind} cannot decide about {kind}; pass it as"
+                f" {policy.kind}=policy"
+            )
 
 
 @dataclass(slots=True)
@@ -80,13 +106,17 @@ class Channel:
             tensors = [_tensor(spec) for spec in layout["features"]]
             advice = np.dtype(_tensor(layout["advice"])[1])
             total = sum(dtype.itemsize * count for _, dtype, count in tensors)
+            context, number = "", 0
             while (line := self._line(has_ended)) is not None:
-                if b'"observation"' not in line:
-                    continue  # {"context": name}, before each module
+                if not line.startswith(b'{"observation"'):
+                    context, number = json.loads(line).get("context", context), 0
+                    continue
                 raw = self._take(has_ended, total + 1)
                 if raw is None:
                     return
-                decision = self.advise(Observation(_arrays(raw, tensors)))
+                observed = Observation(_arrays(raw, tensors), context, number)
+                decision = self.advise(observed)
+                number += 1
                 self.decisions.append(float(decision or 0))
                 os.write(self._in, np.asarray(decision or 0, advice).tobytes())
         except Exception as fault:  # noqa: BLE001  any fault of the user's policy

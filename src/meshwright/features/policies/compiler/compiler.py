@@ -5,14 +5,14 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.channel import Advise, Channel
+from meshwright.features.policies.compiler.channel import Advise, Channel, check_kinds
 from meshwright.features.policies.compiler.clang import find_clang
-from meshwright.features.policies.compiler.driving.advising import INLINE_OPTIONS
+from meshwright.features.policies.compiler.driving.advising import channel_options
 from meshwright.features.policies.compiler.driving.object_file import function_bytes
 from meshwright.features.policies.compiler.driving.processes import (
     end_group,
@@ -21,25 +21,16 @@ from meshwright.features.policies.compiler.driving.processes import (
 )
 from meshwright.features.policies.compiler.driving.remarks import replay_flags
 from meshwright.features.policies.compiler.driving.sections import text_bytes
+from meshwright.features.policies.compiler.driving.spills import (
+    recorded_cycles,
+    spill_flags,
+)
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
     inlined_sites,
     write_replay,
 )
-
-_CHANNELS: Mapping[str, tuple[str, ...]] = {
-    "inline": INLINE_OPTIONS,
-    "evict": (
-        "-regalloc-enable-advisor=release",
-        "-regalloc-evict-interactive-channel-base=",
-    ),
-    "priority": (
-        "-regalloc-enable-priority-advisor=release",
-        "-regalloc-priority-interactive-channel-base=",
-    ),
-}
-"""Options by decision; the name of the fifos is appended to the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +39,9 @@ class ClangObject:
 
     decisions: the answers of the policy, by kind. inlined: the calls that were inlined;
         empty unless decisions were replayed. functions: bytes by function, if asked for;
-        "" names the bytes of none. fault: why the compiler's own heuristic
-        decided, in spite of a policy; "" if it did not.
+        "" names the bytes of none. spill_cycles: modelled cycles of spill code in one call,
+        by function, if asked for; functions without any are left out. fault: why the
+        compiler's own heuristic decided, in spite of a policy; "" if it did not.
     """
 
     object: bytes
@@ -57,6 +49,7 @@ class ClangObject:
     decisions: Mapping[str, Sequence[float]]
     inlined: frozenset[CallSite] = frozenset()
     functions: Mapping[str, int] = field(default_factory=dict[str, int])
+    spill_cycles: Mapping[str, float] = field(default_factory=dict[str, float])
     fault: str = ""
 
 
@@ -90,24 +83,33 @@ class ClangCompiler:
         inline: Advise | None = None,
         evict: Advise | None = None,
         priority: Advise | None = None,
+        measure_spills: bool = False,
     ) -> ClangObject:
         """Compile a file; each policy is called for each decision of its kind.
 
         If a policy raises, or the time limit passes, the compiler's own heuristic makes
         all decisions. `PolicyError` if the command fails by itself.
+
+        measure_spills: whether to model the cycles of spill code.
         """
         given = {"inline": inline, "evict": evict, "priority": priority}
         policies = {kind: fn for kind, fn in given.items() if fn is not None}
+        check_kinds(policies)
         with tempfile.TemporaryDirectory(dir=self._folder) as place:
             folder = Path(place)
+            record = folder / "spills.yaml"
+            if measure_spills:
+                flags = (*flags, *spill_flags(str(record)))
             fault = ""
             if policies:
                 compiled = self._advised(source, flags, policies, folder)
                 if isinstance(compiled, ClangObject):
-                    return compiled
+                    return replace(compiled, spill_cycles=recorded_cycles(record))
                 fault = compiled
             out, _ = self._run(source, flags, folder)
-            return ClangObject(out.read_bytes(), text_bytes(out), {}, fault=fault)
+            cycles = recorded_cycles(record)
+            code, size = out.read_bytes(), text_bytes(out)
+            return ClangObject(code, size, {}, spill_cycles=cycles, fault=fault)
 
     def replay(
         self,
@@ -151,6 +153,15 @@ class ClangCompiler:
             out, _ = self._run(source, (*flags, *options), Path(place))
             return out.read_text()
 
+    def bitcode(self, source: str | Path, flags: Sequence[str]) -> bytes:
+        """The optimised IR of a file, from which only machine code has to be made.
+
+        Compiled with `-x ir -Xclang -disable-llvm-passes`, it gives the same code.
+        """
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            out, _ = self._run(source, (*flags, "-emit-llvm"), Path(place))
+            return out.read_bytes()
+
     def _run(
         self, source: str | Path, flags: Sequence[str], folder: Path
     ) -> tuple[Path, str]:
@@ -191,12 +202,11 @@ class ClangCompiler:
         channels = {
             kind: Channel(folder / kind, policy) for kind, policy in policies.items()
         }
-        options = [
-            option + (str(folder / kind) if option.endswith("=") else "")
+        extra = [
+            part
             for kind in channels
-            for option in _CHANNELS[kind]
+            for part in channel_options(kind, str(folder / kind))
         ]
-        extra = [part for option in options for part in ("-mllvm", option)]
         out = folder / "object.o"
         command = [*self.clang.command, *flags, *extra, "-c", str(source)]
         fault = _converse([*command, "-o", str(out)], channels, self.seconds)

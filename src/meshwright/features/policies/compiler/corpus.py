@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,14 @@ def read_corpus(folder: Path) -> list[Unit]:
             Unit(entry.name, entry.project, entry.language, entry.flags, source)
         )
     return units
+
+
+def one_of_each_file(units: Iterable[Unit]) -> list[Unit]:
+    """The first unit of each file, without those of the same file with other flags."""
+    found: dict[tuple[str, str], Unit] = {}
+    for unit in units:
+        found.setdefault((unit.project, unit.name.rsplit("@", 1)[0]), unit)
+    return list(found.values())
 
 
 def fingerprint(unit: Unit, clang: Clang) -> str:

@@ -16,17 +16,37 @@ from meshwright.features.policies.compiler.driving.processes import (
 )
 from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.driving.settings import Settings, add_note
+from meshwright.features.policies.compiler.driving.spills import (
+    recorded_cycles,
+    spill_flags,
+)
 
 _IDLE_S = 5.0
 """Seconds without CPU time of the compiler after which the policy is taken to hang."""
 
-INLINE_OPTIONS = (
-    "-enable-ml-inliner=release",
-    "-inliner-interactive-include-default",
-    "-ml-advisor-size-increase-threshold=1e9",  # else none is asked after doubling
-    "-inliner-interactive-channel-base=",
-)
-"""Options of the channel of inlining; the name of the fifos is appended to the last."""
+CHANNELS = {
+    "inline": (
+        "-enable-ml-inliner=release",
+        "-inliner-interactive-include-default",
+        "-ml-advisor-size-increase-threshold=1e9",  # else none is asked after doubling
+        "-inliner-interactive-channel-base=",
+    ),
+    "evict": (
+        "-regalloc-enable-advisor=release",
+        "-regalloc-evict-interactive-channel-base=",
+    ),
+    "priority": (
+        "-regalloc-enable-priority-advisor=release",
+        "-regalloc-priority-interactive-channel-base=",
+    ),
+}
+"""Options of each decision's channel; the name of the fifos is appended to the last one."""
+
+
+def channel_options(kind: str, base: str) -> list[str]:
+    """Arguments of clang that open the channel of a decision at fifos of this name."""
+    *options, last = CHANNELS[kind]
+    return [part for each in (*options, last + base) for part in ("-mllvm", each)]
 
 
 def advise(
@@ -35,15 +55,21 @@ def advise(
     """Compile with a policy's decisions; plainly if there are none.
 
     Where the policy has overruled the compiler, and settings say so, the file is compiled
-    plainly as well, and the smaller object is kept.
+    plainly as well. The smaller object is kept, or that with less spill code if the policy
+    allocates registers.
     """
     out = Path(object_of(arguments, source))
     note: dict[str, object] = {"before": 0, "after": 0, "fault": ""}
     note |= {"object": os.path.relpath(out, settings["root"]), "decisions": 0}
     advised = out.with_name(f".{out.name}.advised")
+    records = [
+        out.with_name(f".{out.name}.{end}") for end in ("spills", "plain-spills")
+    ]
     errors = b""
+    measured = settings["check"] and settings["decides"] != "inline"
+    flags = [spill_flags(str(record)) if measured else () for record in records]
     try:
-        errors, answers = _advised(settings, command, advised)
+        errors, answers = _advised(settings, [*command, *flags[0]], advised)
         note |= answers
     except (OSError, ValueError) as fault:
         note["fault"] = str(fault) or type(fault).__name__
@@ -51,21 +77,29 @@ def advise(
     is_plain = not advised.exists() or (note.get("changed") and settings["check"])
     if is_plain:
         quiet = subprocess.DEVNULL if advised.exists() else None
-        status = subprocess.run(command, check=False, stderr=quiet).returncode
+        plain = [*command, *flags[1]] if advised.exists() else command
+        status = subprocess.run(plain, check=False, stderr=quiet).returncode
         if not advised.exists() and (status or not out.exists()):
             return status
     if errors:
         os.write(2, errors)
     with contextlib.suppress(OSError, ValueError, struct.error):
-        note |= _kept(out, advised, checked=bool(is_plain))
+        note |= _kept(out, advised, records if measured else [], checked=bool(is_plain))
     if advised.exists():
         advised.replace(out)
+    for record in records:
+        record.unlink(missing_ok=True)
     add_note(settings, note)
     return 0
 
 
-def _kept(out: Path, advised: Path, *, checked: bool) -> dict[str, object]:
-    """Sizes of the plain and the kept object; a larger advised one is removed."""
+def _kept(
+    out: Path, advised: Path, records: list[Path], *, checked: bool
+) -> dict[str, object]:
+    """Figures of the plain and the kept object; a worse advised one is removed.
+
+    records: of the spill code of the advised and the plain object, if that decides.
+    """
     if not advised.exists():
         size = text_bytes(out)
         return {"before": size, "after": size}
@@ -73,9 +107,15 @@ def _kept(out: Path, advised: Path, *, checked: bool) -> dict[str, object]:
     if not checked:
         return {"before": after, "after": after}
     before = text_bytes(out)
-    if after > before:
+    note: dict[str, object] = {}
+    is_worse = after > before
+    if records:
+        cycles, plain = (sum(recorded_cycles(record).values()) for record in records)
+        is_worse = cycles > plain
+        note = {"cycles_before": plain, "cycles_after": min(plain, cycles)}
+    if is_worse:
         advised.unlink()
-    return {"before": before, "after": min(before, after)}
+    return {"before": before, "after": before if is_worse else after, **note}
 
 
 def _advised(
@@ -92,8 +132,7 @@ def _advised(
         base = line.recv(4096).decode().strip()
         if not base:
             raise ValueError("the policy process ended")
-        options = [*INLINE_OPTIONS[:-1], f"{INLINE_OPTIONS[-1]}{base}"]
-        extra = [part for option in options for part in ("-mllvm", option)]
+        extra = channel_options(settings["decides"], base)
         with Path(f"{base}.errors").open("w+b") as errors:
             process = subprocess.Popen(
                 ended_with_parent([*command, *extra, "-o", str(out)]),

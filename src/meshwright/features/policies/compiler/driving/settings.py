@@ -18,8 +18,8 @@ class Settings(TypedDict):
     mode: "record", "replay" or "advise". root: folder from which names are told.
     notes: file to which the driver adds lines. seconds: limit on a second compilation.
     out, project: the corpus, and the name in it. replay: folder of replay files.
-    socket: where the policy answers. check: whether to compile plainly as well where a
-        policy has overruled the compiler.
+    socket: where the policy answers. decides: what about, the name of a channel. check:
+        whether to compile plainly as well where a policy has overruled the compiler.
     """
 
     command: dict[str, list[str]]
@@ -32,6 +32,7 @@ class Settings(TypedDict):
     project: str
     replay: str
     socket: str
+    decides: str
     check: bool
 
 
@@ -46,6 +47,7 @@ UNUSED: Settings = {
     "project": "",
     "replay": "",
     "socket": "",
+    "decides": "inline",
     "check": True,
 }
 """Settings of modes that do not read them."""

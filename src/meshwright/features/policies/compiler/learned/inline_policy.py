@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class InlinePolicy:
     values: NDArray[np.float32]
     base: float
     margin: float
+    kind: ClassVar[str] = "inline"
 
     def __post_init__(self) -> None:
         if not (self.questions.shape == self.limits.shape == self.values.shape):

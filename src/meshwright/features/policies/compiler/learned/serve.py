@@ -18,9 +18,9 @@ from pathlib import Path
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Channel, Observation
-from meshwright.features.policies.compiler.learned.inline_policy import (
-    InlinePolicy,
-    read_inline_policy,
+from meshwright.features.policies.compiler.learned.policy_file import (
+    CompilerPolicy,
+    read_policy,
 )
 
 _START_S = 60.0
@@ -33,7 +33,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, path: str, policy: InlinePolicy) -> None:
+    def __init__(self, path: str, policy: CompilerPolicy) -> None:
         super().__init__(path, _Handler)
         self.policy = policy
 
@@ -46,10 +46,10 @@ class _Handler(socketserver.StreamRequestHandler):
         assert isinstance(self.server, _Server), "a handler of this server"
         policy, changed = self.server.policy, 0
 
-        def advise(call: Observation) -> int:
+        def advise(call: Observation) -> float:
             nonlocal changed
             answer = policy(call)
-            changed += answer != call.default
+            changed += answer != call.default  # all, where the compiler tells none
             return answer
 
         beside = Path(str(self.server.server_address)).parent
@@ -106,7 +106,7 @@ def policy_process(policy: Path) -> Generator[tuple[Path, "subprocess.Popen[str]
 def main() -> None:
     """Answer with the policy of the first argument at the socket of the second one."""
     policy, path = sys.argv[1:]
-    with _Server(path, read_inline_policy(Path(policy))) as server:
+    with _Server(path, read_policy(Path(policy))) as server:
         sys.stdout.write("listens\n")
         sys.stdout.flush()
         server.serve_forever()

@@ -19,9 +19,7 @@ from meshwright.features.policies.compiler.driving.settings import (
     SETTINGS,
     UNUSED,
 )
-from meshwright.features.policies.compiler.learned.inline_policy import (
-    read_inline_policy,
-)
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.learned.serve import policy_process
 
 _C = ("cc", "gcc", "clang", *(f"clang-{n}" for n in range(17, 31)))
@@ -34,6 +32,8 @@ class ObjectSizes:
 
     sites: inlined calls in its replay file. stale: those that this source lacks.
     decisions: those that a policy took. changed: those in which it overruled the compiler.
+    cycles_before, cycles_after: modelled cycles of spill code in one call of each function,
+        if a policy of register allocation was checked.
     fault: why the object is the compiler's own; "" if nothing went wrong.
     """
 
@@ -45,6 +45,8 @@ class ObjectSizes:
     is_tuned: bool = False
     decisions: int = 0
     changed: int = 0
+    cycles_before: float = 0
+    cycles_after: float = 0
     fault: str = ""
 
 
@@ -137,14 +139,17 @@ def build_with_policy(
     """Run a build with a learned policy: its exit status, and its objects.
 
     check: whether to compile a file plainly as well where the policy has overruled the
-    compiler, and to keep the smaller object.
+    compiler, and to keep the smaller object, or that with less spill code if the policy
+    allocates registers.
     """
-    read_inline_policy(policy)
+    kind = read_policy(policy).kind
     with policy_process(policy) as (path, _):
-        return build_asking(clang, command, path, flags, seconds, check=check)
+        return build_asking(
+            clang, command, path, flags, seconds, check=check, decides=kind
+        )
 
 
-def build_asking(
+def build_asking(  # noqa: PLR0913  those of `build_with_policy`, and what is decided
     clang: Clang,
     command: Sequence[str],
     socket: Path,
@@ -152,9 +157,13 @@ def build_asking(
     seconds: float = 120,
     *,
     check: bool = True,
+    decides: str = "inline",
 ) -> tuple[int, list[ObjectSizes]]:
-    """Run a build as `build_with_policy` does, with a policy that answers at a socket."""
-    asks = {"socket": str(socket), "check": check}
+    """Run a build as `build_with_policy` does, with a policy that answers at a socket.
+
+    decides: what the policy decides about: "inline", "evict" or "priority".
+    """
+    asks = {"socket": str(socket), "check": check, "decides": decides}
     settings = {"mode": "advise", "seconds": seconds, **asks}
     return _build(clang, command, flags, settings)
 

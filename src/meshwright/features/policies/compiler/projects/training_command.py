@@ -10,6 +10,13 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.allocation.journal import EvolutionPoint
+from meshwright.features.policies.compiler.allocation.spill_change import SpillChange
+from meshwright.features.policies.compiler.allocation.train import (
+    AllocationPlan,
+    AllocationTraining,
+    train_allocation,
+)
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
 from meshwright.features.policies.compiler.learned.fitting import TransferPoint
@@ -22,46 +29,60 @@ from meshwright.features.policies.compiler.projects.tuning_command import ClangN
 
 
 def train_command(  # noqa: PLR0913  the options of a command
-    kind: Annotated[str, Argument(help="what to decide: inline")],
+    kind: Annotated[str, Argument(help="what to decide: inline, evict or priority")],
     corpus: Annotated[Path, Option(help="folder that `policies corpus` wrote")],
     out: Annotated[Path, Option(help="folder for the policy; resumes")],
     held_out: Annotated[
         str, Option(help="projects to measure the policy on, a,b; else one in four")
     ] = "",
     decisions: Annotated[
-        Path | None, Option(help="folder of `policies tune`, to measure less again")
+        Path | None, Option(help="inline: folder of `policies tune`, to measure less")
     ] = None,
     rounds: Annotated[
-        int, Option(min=0, help="rounds in which the policy's own decisions teach")
+        int, Option(min=0, help="inline: rounds in which the policy's decisions teach")
     ] = 1,
+    steps: Annotated[
+        int, Option(min=0, help="evict, priority: steps of the evolution strategy")
+    ] = 60,
     seconds: Annotated[float, Option(min=1, help="time for measuring")] = 3600,
     workers: Annotated[int, Option(min=1, help="compilations at once")] = 2,
-    seed: Annotated[int, Option(min=0, help="of the order of projects")] = 0,
+    seed: Annotated[int, Option(min=0, help="of orders and perturbations")] = 0,
     clang: ClangName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a policy of inlining on a corpus, and measure it on projects left out."""
-    if kind != "inline":
-        raise PolicyError(f"what to train is {kind!r}; wanted inline")
+    """Train a policy of inlining or register allocation; measure it on projects left out.
+
+    evict: which live range loses its register. priority: which one gets its register first.
+    """
+    if kind not in ("inline", "evict", "priority"):
+        raise PolicyError(
+            f"what to train is {kind!r}; wanted inline, evict or priority"
+        )
     units = read_corpus(corpus)
     names = [name.strip() for name in held_out.split(",") if name.strip()]
-    plan = TrainingPlan(
-        frozenset(names or _every_fourth(units)),
-        seconds,
-        decisions,
-        rounds,
-        workers,
-        seed,
-    )
+    others = frozenset(names or _every_fourth(units))
+    console = make_console()
     with ClangCompiler(clang) as compiler, show_progress("training") as show:
-        trained = train_inlining(units, compiler, out, plan, show)
+        if kind == "inline":
+            plan = TrainingPlan(others, seconds, decisions, rounds, workers, seed)
+            trained = train_inlining(units, compiler, out, plan, show)
+            tables = [_curve_table(trained.curve)]
+            tables += [_size_table(trained.sizes)] if trained.sizes else []
+            remarks: list[str] = []
+        else:
+            plan = AllocationPlan(
+                kind, others, seconds, steps=steps, workers=workers, seed=seed
+            )
+            trained = train_allocation(units, compiler, out, plan, show)
+            tables = [_steps_table(trained.curve), _spill_table(trained)]
+            remarks = _remarks(trained)
     if as_json:
         print((out / "report.json").read_text())
         return
-    console = make_console()
-    console.print(_curve_table(trained.curve))
-    if trained.sizes:
-        console.print(_size_table(trained.sizes))
+    for table in tables:
+        console.print(table)
+    for remark in remarks:
+        print(remark)
     if trained.skipped:
         print(f"{len(trained.skipped)} units taught nothing: {trained.skipped[0]}")
 
@@ -99,3 +120,59 @@ def _size_table(sizes: Sequence[ProjectSize]) -> Table:
     ]
     titles = ("held out", ">units", ">default", ">policy", ">change", ">worst unit")
     return Table(titles, tuple(rows))
+
+
+_ROWS = 12
+"""Points of a learning curve that are printed; the report has all."""
+
+
+def _steps_table(curve: Sequence[EvolutionPoint]) -> Table:
+    every = max(1, -(-len(curve) // _ROWS))
+    rows = [
+        (f"{point.step + 1}", f"{point.functions}", f"{point.change:+.2%}")
+        for place, point in enumerate(curve)
+        if (len(curve) - 1 - place) % every == 0
+    ]
+    return Table((">step", ">functions", ">spill code, perturbed"), tuple(rows))
+
+
+def _spill_table(trained: AllocationTraining) -> Table:
+    found = {"(taught)": trained.taught, **trained.held_out}
+    rows = [_spill_row(name, change) for name, change in found.items()]
+    titles = (
+        "held out",
+        ">functions",
+        ">fewer cycles",
+        ">more",
+        ">mean change",
+        ">95 % interval",
+        ">change of sum",
+        ">95 % interval",
+    )
+    return Table(titles, tuple(rows))
+
+
+def _spill_row(name: str, change: SpillChange) -> tuple[str, ...]:
+    return (
+        name,
+        f"{change.functions}",
+        f"{change.better}",
+        f"{change.worse}",
+        f"{change.mean:+.2%}",
+        f"{change.low:+.2%} to {change.high:+.2%}",
+        f"{change.total:+.2%}",
+        f"{change.total_low:+.2%} to {change.total_high:+.2%}",
+    )
+
+
+def _remarks(trained: AllocationTraining) -> list[str]:
+    """What a reader has to know besides the tables."""
+    remarks: list[str] = []
+    if not trained.is_complete:
+        remarks.append("time ended before the last step: run it again to go on")
+    if not trained.is_corrected:
+        remarks.append(
+            "what was learned does not make spill code less on functions that taught: the"
+            " policy is the compiler's own rule"
+        )
+    return remarks

@@ -17,6 +17,7 @@ from meshwright.features.policies.compiler.clang import find_clang
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import read_corpus
 from meshwright.features.policies.compiler.debian import DEBIAN, debian_source
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.projects.build import (
     ObjectSizes,
     build_with_policy,
@@ -88,21 +89,29 @@ def build_command(  # noqa: PLR0913  the options of a command
         Path | None, Option(help="folder that `policies tune` wrote")
     ] = None,
     policy: Annotated[
-        Path | None, Option(help="folder that `policies train inline` wrote")
+        Path | None,
+        Option(help="folder that `policies train` wrote; shipped: one of eviction"),
     ] = None,
     check: Annotated[
         bool, Option(help="compile plainly, too, where a policy overrules clang")
     ] = True,
     clang: ClangName = None,
-    flags: Annotated[str, Option(help="flags after the project's own")] = "-Oz",
+    flags: Annotated[
+        str | None,
+        Option(
+            help="flags after the project's own; -Oz if inlining is decided, else none"
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a build (after --) with tuned or learned inlining; print sizes of objects."""
+    """Run a build (after --) with tuned or learned decisions; print figures of objects."""
     if not context.args:
         raise PolicyError("there is no build; write it after --, such as -- make")
     if (replay is None) == (policy is None):
         raise PolicyError("wanted --replay or --policy, one of them")
-    compiler, command, extra = find_clang(clang), context.args, flags.split()
+    compiler, command = find_clang(clang), context.args
+    inlines = policy is None or read_policy(policy).kind == "inline"
+    extra = (("-Oz" if inlines else "") if flags is None else flags).split()
     if replay is not None:
         status, sizes = build_with_replays(compiler, command, replay, extra)
     elif policy is not None:
@@ -130,7 +139,20 @@ def build_command(  # noqa: PLR0913  the options of a command
         rows.append(("all", f"{before:,}", f"{after:,}", change, ""))
         titles = ("object", ">before", ">after", ">change", ">decisions")
         make_console().print(Table(titles, tuple(rows)))
+        if not inlines and check:
+            print(_spill_line(sizes))
     raise typer.Exit(status)
+
+
+def _spill_line(sizes: Sequence[ObjectSizes]) -> str:
+    """The spill code of all objects, without and with a policy of register allocation."""
+    before = sum(each.cycles_before for each in sizes)
+    after = sum(each.cycles_after for each in sizes)
+    change = after / before - 1 if before else 0.0
+    return (
+        f"modelled cycles of spill code, one call of each function: {before:,.0f} before,"
+        f" {after:,.0f} after ({change:+.2%})"
+    )
 
 
 def _change(unit: TunedUnit) -> str:
@@ -174,5 +196,7 @@ def _outcome(sizes: ObjectSizes) -> str:
     if sizes.is_tuned:
         return f"{sizes.stale} of {sizes.sites} stale"
     if sizes.decisions:
+        if sizes.changed == sizes.decisions:
+            return f"{sizes.decisions} decisions"
         return f"{sizes.changed} of {sizes.decisions} overruled"
     return "no decisions"
