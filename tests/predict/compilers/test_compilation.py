@@ -72,7 +72,8 @@ def test_pipelines_list_passes_by_the_names_that_xla_gives_them():
         "call-inliner", "algebraic-simplifier", "while-loop-all-reduce-code-motion",
         "all-reduce-reassociate", "layout-assignment", "space-to-batch-converter",
         "bfloat16-propagation", "instruction-fusion", "output-fusion",
-        "deferred-initialization", "multi-output-fusion", "memory-space-assignment",
+        "deferred-initialization", "all-reduce-combiner", "multi-output-fusion",
+        "memory-space-assignment",
     ]  # fmt: skip
 
 
@@ -87,6 +88,6 @@ def test_stages_in_turn_are_the_whole_pipeline():
 
 
 def test_only_compilers_with_such_a_pass_assign_memory_spaces():
-    chip = load_machine("tpu-v5e", 8).chip
-    found = [n for n, make in COMPILERS.items() if make(chip).assigns_memory_spaces]
+    machine = load_machine("tpu-v5e", 8)
+    found = [n for n, make in COMPILERS.items() if make(machine).assigns_memory_spaces]
     assert found == ["tpu"]

@@ -6,7 +6,6 @@ import pytest
 from jax import ShapeDtypeStruct, lax
 
 import meshwright as mw
-from meshwright.predict.compilers.gpu.collective_combiner import combine_collectives
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     hide_latency,
@@ -14,6 +13,7 @@ from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
 from meshwright.predict.compilers.gpu.layout_assignment import dim_orders
 from meshwright.predict.compilers.model.compilation import compile_program
 from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.xla.collective_combiner import combine_collectives
 from meshwright.program.ir import Op, Value
 from meshwright.program.ops import OpWork
 from tests.predict.compilers.compiled import fusions_of

@@ -6,7 +6,7 @@ listed in its file of passes; `docs/extending.md` says how to add one.
 
 from collections.abc import Callable, Mapping
 
-from meshwright.machine import Chip, Machine
+from meshwright.machine import Machine
 from meshwright.predict.compilers.cpu.cpu_passes import CPU
 from meshwright.predict.compilers.gpu.eager_passes import EAGER
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
@@ -14,16 +14,16 @@ from meshwright.predict.compilers.model.compilation import Compiler
 from meshwright.predict.compilers.tpu.tpu_passes import tpu_compiler_for
 from meshwright.predict.compilers.xla.shared_passes import PLAIN
 
-COMPILERS: Mapping[str, Callable[[Chip], Compiler]] = {
-    "cpu": lambda chip: CPU,
-    "eager": lambda chip: EAGER,
-    "gpu": lambda chip: GPU,
-    "plain": lambda chip: PLAIN,
+COMPILERS: Mapping[str, Callable[[Machine], Compiler]] = {
+    "cpu": lambda machine: CPU,
+    "eager": lambda machine: EAGER,
+    "gpu": lambda machine: GPU,
+    "plain": lambda machine: PLAIN,
     "tpu": tpu_compiler_for,
 }
-"""For each value of `Machine.compiler`, a function from a chip to the compiler."""
+"""For each value of `Machine.compiler`, a function from the machine to the compiler."""
 
 
 def compiler_of(machine: Machine) -> Compiler:
-    """The modelled compiler that a machine names, set up for the machine's chip."""
-    return COMPILERS[machine.compiler](machine.chip)
+    """The modelled compiler that a machine names, set up for the machine's chips."""
+    return COMPILERS[machine.compiler](machine)

@@ -3,11 +3,6 @@
 from dataclasses import replace
 from functools import partial
 
-from meshwright.predict.compilers.gpu.collective_combiner import (
-    COMBINED,
-    COMBINED_BYTES,
-    combine_collectives,
-)
 from meshwright.predict.compilers.gpu.collective_pipeliner import pipeline_collectives
 from meshwright.predict.compilers.gpu.latency_hiding_scheduler import (
     ASYNC_COLLECTIVES,
@@ -27,6 +22,11 @@ from meshwright.predict.compilers.model.compilation import (
 )
 from meshwright.predict.compilers.model.fusion import FusionKind
 from meshwright.predict.compilers.model.policies import BufferPolicy
+from meshwright.predict.compilers.xla.collective_combiner import (
+    COMBINED,
+    COMBINED_BYTES,
+    combine_collectives,
+)
 from meshwright.predict.compilers.xla.instruction_fusion import fuse_instructions
 from meshwright.predict.compilers.xla.multi_output_fusion import kernels_of
 from meshwright.predict.compilers.xla.output_fusion import fuse_outputs

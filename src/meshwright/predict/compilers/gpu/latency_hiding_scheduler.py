@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from meshwright.predict.compilers.gpu.collective_combiner import (
+from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
+from meshwright.predict.compilers.xla.collective_combiner import (
     COMBINED,
     COMBINED_BYTES,
 )
-from meshwright.predict.compilers.model.fusion import Fusion, FusionKind
 from meshwright.program.ir import Program, Value, num_bytes
 
 ASYNC_COLLECTIVES = frozenset(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from meshwright.machine import Chip
+from meshwright.machine import Machine
 from meshwright.predict.compilers.model.compilation import (
     Compiler,
     FusionRewrite,
@@ -13,6 +13,10 @@ from meshwright.predict.compilers.model.compilation import (
 from meshwright.predict.compilers.model.dataflow import Flow
 from meshwright.predict.compilers.model.fusion import FusionKind, kind_of
 from meshwright.predict.compilers.model.policies import BufferPolicy, FusedOp, HeapOrder
+from meshwright.predict.compilers.tpu.all_reduce_combiner import (
+    ReductionCombiner,
+    combiner_for,
+)
 from meshwright.predict.compilers.tpu.bfloat16_propagation import propagate_bfloat16
 from meshwright.predict.compilers.tpu.deferred_initialization import (
     UPDATE,
@@ -58,6 +62,9 @@ _LONGEST_SOFTMAX_ROW = 2560
 """Longest row whose softmax a product computes, in elements, on chips whose window
 memory is unknown, such as v5p and 7x."""
 
+_NO_SLICE = ReductionCombiner(0)
+"""The pass for a chip of no machine in particular, which joins nothing."""
+
 _MIN_SCRATCH_BYTES = 2**25
 """Least scratch memory with which softmaxes are fused: v2 and v3 have half of it."""
 
@@ -78,6 +85,7 @@ def tpu_compiler(
     balance: Balance | None = None,
     alignment_bytes: int = 0,
     receives_on_chip: bool = False,
+    combine: ReductionCombiner = _NO_SLICE,
 ) -> Compiler:
     """The passes and policies of the TPU compiler.
 
@@ -86,6 +94,7 @@ def tpu_compiler(
     balance: decides whether products recompute an operand; `None` to compare only bytes.
     alignment_bytes: alignment of offsets in main memory; 0 if unknown.
     receives_on_chip: whether collectives may write into scratch memory.
+    combine: joins the reduce-scatters that the compiler runs together.
     """
     assign_spaces = MemorySpaceAssignment(receives_on_chip)
     passes = (
@@ -100,6 +109,7 @@ def tpu_compiler(
         INSTRUCTION_FUSION,
         OUTPUT_FUSION_WITH_UPDATES,
         Pass("deferred-initialization", Stage.FUSION, FusionRewrite(defer_updates)),
+        Pass("all-reduce-combiner", Stage.FUSION, combine),
         MULTI_OUTPUT_FUSION,
         Pass("memory-space-assignment", Stage.MEMORY, assign_spaces),
     )
@@ -129,10 +139,13 @@ TPU = tpu_compiler()
 """The TPU compiler for no chip in particular."""
 
 
-def tpu_compiler_for(chip: Chip) -> Compiler:
-    """The TPU compiler for a chip."""
+def tpu_compiler_for(machine: Machine) -> Compiler:
+    """The TPU compiler for the chips of a machine."""
+    chip = machine.chip
     row = int(chip.window_bytes / _WINDOW_BYTES_PER_ELEMENT) or _LONGEST_SOFTMAX_ROW
     if chip.on_chip_bytes < _MIN_SCRATCH_BYTES:
         row = 0
     receives = bool(chip.receives_on_chip)
-    return tpu_compiler(row, balance_of(chip), _ALIGNMENT_BYTES, receives)
+    return tpu_compiler(
+        row, balance_of(chip), _ALIGNMENT_BYTES, receives, combiner_for(machine)
+    )
