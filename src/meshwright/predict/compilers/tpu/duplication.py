@@ -25,7 +25,8 @@ _LANES, _HALF = 128, 2
 """Elements in a row of a register, and bytes of a 16-bit element."""
 
 _TRANSCENDENTAL_FLOPS = 16
-"""Operations of one exponential, logarithm or the like: a polynomial and scaling."""
+"""Operations of one exponential, logarithm or the like, by which the compiler's choices are
+reproduced on all TPUs. What one costs in time is `Chip.transcendental_flops`."""
 
 _ROUNDING_FLOPS = 30
 """Operations per element that the program itself rounds from 32 to 16 bits.

@@ -12,6 +12,9 @@ from meshwright.features.policies.compiler.allocation.correction import PowerCor
 from meshwright.features.policies.compiler.allocation.eviction import EvictionPolicy
 from meshwright.features.policies.compiler.allocation.priority import PriorityPolicy
 
+FORMAT = "meshwright {} policy, version 1"
+"""Format that a policy file names; the braces stand for what the policy decides."""
+
 AllocationPolicy = EvictionPolicy | PriorityPolicy
 
 _SHAPES = {"evict": (eviction.INPUTS, 1), "priority": (priority.INPUTS, 1)}
@@ -47,6 +50,6 @@ def save_policy(policy: AllocationPolicy, path: Path) -> None:
     """Write a policy to a file, all at once."""
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
-        name = np.array(f"meshwright {policy.kind} policy, version 1")
+        name = np.array(FORMAT.format(policy.kind))
         np.savez_compressed(file, format=name, weights=policy.correction.weights)
     part.replace(path)

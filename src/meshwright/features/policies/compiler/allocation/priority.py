@@ -21,7 +21,7 @@ _LOCAL_SLOTS = 480
 integer registers of x86-64, each with the 16 slots of an instruction."""
 
 INPUTS = 9
-"""Inputs of the network."""
+"""Inputs of the correction of a priority's logarithm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ class PriorityPolicy:
 
 
 def _inputs(size: float, stage: int, weight: float, number: int) -> NDArray[np.float32]:
-    """[1, INPUTS], inputs of the network."""
+    """[1, INPUTS], inputs of the correction."""
     endless = math.isinf(weight)
     density = 0.0 if endless else math.log(max(weight, 1e-6)) / 4
     row = (

@@ -7,6 +7,7 @@ import numpy as np
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.allocation.policies import (
+    FORMAT,
     AllocationPolicy,
     make_policy,
 )
@@ -14,8 +15,6 @@ from meshwright.features.policies.compiler.learned.inline_policy import (
     InlinePolicy,
     read_inline_policy,
 )
-
-_FORMAT = "meshwright {} policy, version 1"
 
 SHIPPED = Path("shipped")
 """Stands for the policy of eviction that comes with Meshwright."""
@@ -37,12 +36,12 @@ def read_policy(path: str | Path) -> CompilerPolicy:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             name = str(arrays["format"])
-            if name == _FORMAT.format("inline"):
+            if name == FORMAT.format("inline"):
                 return read_inline_policy(file)
             weights = arrays["weights"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as fault:
         raise PolicyError(f"{file} is no policy ({fault}){advice}") from None
     for kind in ("evict", "priority"):
-        if name == _FORMAT.format(kind):
+        if name == FORMAT.format(kind):
             return make_policy(kind, weights)
     raise PolicyError(f"{file} is of the format {name!r}, which is not known{advice}")
