@@ -70,6 +70,25 @@ def test_a_plan_reads_back_from_json():
     assert json.loads(text)["counts"] == found.counts
 
 
+def test_numpy_integers_in_parameters_become_json():
+    """JAX pads by them in the gradient of a strided convolution."""
+
+    def loss(x, weights):
+        y = lax.conv_general_dilated(
+            x, weights, (2,), "VALID", dimension_numbers=("NHC", "HIO", "NHC")
+        )
+        y, _ = lax.scan(lambda c, _: (jnp.tanh(c), None), y, length=np.int64(3))
+        return lax.slice(y, np.array([0, 0, 0]), np.array([2, 4, 8])).sum()
+
+    x = jax.ShapeDtypeStruct((2, 16, 2), jnp.float32)
+    weights = jax.ShapeDtypeStruct((2, 2, 8), jnp.float32)
+    for fn in (loss, jax.grad(loss), jax.grad(loss, 1)):
+        for dim in (0, 1):
+            partitioned = mw.partition(fn, {"a": 2}, [mw.shard({"x": dim}, "a")])
+            found = partitioned.plan(x, weights)
+            assert mw.Plan.from_json(found.to_json()) == found
+
+
 def test_the_same_input_gives_the_same_text():
     assert plan().to_json() == plan().to_json()
 

@@ -1,9 +1,10 @@
-"""JAX's types of the program's values, also of typed PRNG keys."""
+"""JAX's types of the program's values, also of PRNG keys, and numbers in parameters."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from meshwright.program.ir import Atom
 
@@ -26,3 +27,15 @@ def jax_dtype(name: str) -> Any:
         return jnp.dtype(name)
     generator = KEY_GENERATORS[name]
     return jax.eval_shape(lambda: jax.random.key(0, impl=generator)).dtype
+
+
+def python_integers(param: Any) -> Any:
+    """An equation's parameter with Python's integers in place of NumPy's.
+
+    JAX itself leaves NumPy's there, such as in the paddings of a convolution's gradient;
+    bytes that are counted with them could not be written as JSON.
+    """
+    if type(param) in (tuple, list):
+        entries = cast(list[Any], param)
+        return type(entries)(map(python_integers, entries))
+    return int(param) if isinstance(param, np.integer) else param

@@ -14,6 +14,7 @@ from meshwright.jax_private import (
     open_jaxpr,
     sparse_implementation,
 )
+from meshwright.program.capture.avals import python_integers
 from meshwright.program.capture.equation_pass import OUTSIDE, EquationPass
 from meshwright.program.capture.regions import Region, read_region
 from meshwright.program.capture.single_axes import (
@@ -248,16 +249,15 @@ def _plain(
     name = eqn.primitive.name
     if name == "shard_map":
         single |= single_axes(eqn.params)
-    params = larger_axes(name, eqn.params, single)
+    given = {key: python_integers(param) for key, param in eqn.params.items()}
+    params = larger_axes(name, given, single)
     if name not in _PLACED:
         params.update((key, None) for key in _SHARDINGS if key in params)
     elif name == "shard_map":
         params["jaxpr"] = _Converter(single=single).program(params["jaxpr"])
     elif "dst_sharding" in params:
         params["sharding"] = params.pop("dst_sharding")
-    if (
-        name == "ffi_call"
-    ):  # rules are for the library's functions, not for their caller
+    if name == "ffi_call":  # rules are for the library's functions, not for the caller
         name += f":{params['target_name']}"
     return Op(
         name,
