@@ -61,33 +61,46 @@ def _awaited(ops: Sequence[Op], start: int, made_at: dict[Value, int]) -> Value 
             continue
         if not op.is_recomputed:
             others = [v for v in op.operands if v not in recomputed]
-            latest = _before_elementwise(others, ops, made_at)
+            latest = _latest_stored(others, ops, made_at)
             if latest is not None and made_at[latest] < start:
                 return latest
         recomputed.update(op.results)
     return None
 
 
-def _before_elementwise(
+def _latest_stored(
     operands: Sequence[Atom], ops: Sequence[Op], made_at: dict[Value, int]
 ) -> Value | None:
-    """The latest of some operands, or the value from which it is computed element-wise.
+    """The latest value from which some operands are made, and that is stored anyway.
 
-    A compiler stores the operands of a barrier, but fuses elementwise ops. `None` if only
+    A compiler stores the operands of a barrier. So those that it would compute inside of
+    other kernels, such as elementwise, are followed to what they read. `None` if only
     inputs and literals are left.
     """
-    while made := [v for v in operands if isinstance(v, Value) and v in made_at]:
-        value = max(made, key=made_at.__getitem__)
+    found: list[Value] = []
+    seen: set[Value] = set()
+    left = [v for v in operands if isinstance(v, Value)]
+    while left:
+        value = left.pop()
+        if value in seen or value not in made_at:
+            continue
+        seen.add(value)
         op = ops[made_at[value]]
-        if not any(has_trait(op.kind, each) for each in _FUSED):
-            return value
-        operands = op.operands
-    return None
+        if any(has_trait(op.kind, each) for each in _STORED):
+            found.append(value)
+        else:
+            left += [v for v in op.operands if isinstance(v, Value)]
+    return max(found, key=made_at.__getitem__, default=None)
 
 
-_FUSED = (Trait.ELEMENTWISE, Trait.REPEATS)
-"""Traits of ops whose results a barrier does not wait for, since fusions compute them
-without storing them."""
+_STORED = (
+    Trait.CONTRACTION,
+    Trait.REDUCTION,
+    Trait.STANDALONE,
+    Trait.REGION,
+    Trait.COLLECTIVE,
+)
+"""Traits of ops whose results compilers store, rather than fuse with what reads them."""
 
 
 class Recomputation:
