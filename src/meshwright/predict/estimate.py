@@ -28,7 +28,11 @@ from meshwright.predict.links.random_pauses import num_groups, waiting_s
 from meshwright.predict.memory.buffer_assignment import Heap, heap_of, memory_of
 from meshwright.predict.memory.layout_compression import compressed
 from meshwright.predict.memory.memory_curve import MemoryCurve
-from meshwright.predict.simulate.gaps import values_with_gaps
+from meshwright.predict.simulate.on_chip import (
+    LARGE_SHARE,
+    values_that_save_time,
+    values_with_gaps,
+)
 from meshwright.predict.simulate.timeline import (
     COMPUTE,
     Setting,
@@ -147,16 +151,22 @@ def estimate(
 
 
 def _layouts_on(chip: Chip, compilation: Compilation, timeline: Timeline) -> Layouts:
-    """The layouts with values in scratch memory if none of them waits there for long.
+    """The layouts with the values that stay in scratch memory.
 
-    Beside Pallas kernels, whose operands are prefetched whole, less of it is left.
+    None of them waits there for long, and each large one saves time there: for others,
+    what is prefetched leaves no room. Beside Pallas kernels, whose operands are
+    prefetched whole, less of it is left.
     """
     if not compilation.on_chip:
         return compilation.layouts
     longest_s = COPIES_PER_GAP * chip.room_bytes / chip.hbm_bytes_per_s
     has_kernels = any(op.kind == PALLAS for op in compilation.program.walk())
     room = chip.lasting_bytes if has_kernels else chip.room_bytes
-    return compilation.layouts_on(room, values_with_gaps(timeline, longest_s))
+    candidates = [each for part in compilation.on_chip for each in part.ranges]
+    large = {each.value for each in candidates if each.size > LARGE_SHARE * room}
+    if large:
+        large -= values_that_save_time(compilation.kernels, chip)
+    return compilation.layouts_on(room, large | values_with_gaps(timeline, longest_s))
 
 
 @paused_collector()

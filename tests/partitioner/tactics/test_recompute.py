@@ -131,6 +131,24 @@ def test_ops_run_again_and_no_others():
     assert LAYERS <= again <= 2 * LAYERS
 
 
+def test_what_runs_again_waits_for_the_backward_pass():
+    """Else compilers run it right after the forward pass, and its results stay live."""
+    plan = mw.partition(step, MESH, [mw.recompute("add"), DATA]).plan(*args())
+    ops = plan.decided.lowered.program.ops
+    made_at = {result: index for index, op in enumerate(ops) for result in op.results}
+    turn = min(index for index, op in enumerate(ops) if op.is_recomputed)
+    barriers = [
+        (index, op)
+        for index, op in enumerate(ops)
+        if op.kind == "optimization_barrier" and op.is_recomputed
+    ]
+    assert len(barriers) >= LAYERS
+    awaited = [made_at[op.operands[1]] for _, op in barriers]
+    assert all(at < index for at, (index, _) in zip(awaited, barriers, strict=True))
+    assert awaited == sorted(awaited)  # one layer after another
+    assert len({at for at in awaited if at > turn}) >= LAYERS - 1
+
+
 def test_work_done_twice_is_no_use_of_the_machine():
     """MFU counts the operations of the step as it was written, HFU those that run."""
     plain, again = (

@@ -28,6 +28,7 @@ from meshwright.partitioner.propagate.state import cut_by
 from meshwright.program.ir import Atom, Literal, Op, Program, Sharding, Value
 from meshwright.program.ops import OpCut
 from meshwright.program.rewrite.gather_ahead import gather_ahead
+from meshwright.program.rewrite.recomputation import wait_for_cotangents
 
 
 def lower(
@@ -42,7 +43,8 @@ def lower(
     """
     lowered = run_in_time(lower_unrolled(state, gather))
     lowered = combine_collectives(lowered, state.combined)
-    return replace(lowered, program=work_around(lowered.program, workarounds))
+    program = wait_for_cotangents(lowered.program)
+    return replace(lowered, program=work_around(program, workarounds))
 
 
 def lower_unrolled(state: State, gather: Gather = Gather.SHARED) -> Lowered:

@@ -20,10 +20,87 @@ def behind_barrier(value: Value) -> tuple[Value, tuple[Op, ...]]:
     """The value behind an optimization barrier, and the op of that barrier.
 
     The barrier prevents compilers from merging a recomputation with the original
-    computation.
+    computation. `wait_for_cotangents` ties it to the backward pass.
     """
     fenced = Value(value.shape, value.dtype)
-    return fenced, (Op("optimization_barrier", (value,), (fenced,)),)
+    barrier = Op("optimization_barrier", (value,), (fenced,), is_recomputed=True)
+    return fenced, (barrier,)
+
+
+def wait_for_cotangents(program: Program) -> Program:
+    """The device program whose recomputations start when the backward pass reaches them.
+
+    before: y = optimization_barrier(x); ...; dx = mul(tanh(y), dy)
+    after:  y = optimization_barrier(x, dy); ...; dx = mul(tanh(y), dy)
+
+    A barrier that waits only for a kept value lets a scheduler recompute right after the
+    forward pass. What was recomputed is then live as long as if it had been kept. So each
+    barrier also waits for the other operand of the first op that is not recomputed itself
+    and reads the recomputed value; that operand has to be computed before the barrier. If
+    there is none, it waits for what the barrier before it waits for.
+    """
+    ops = list(program.ops)
+    made_at = {result: index for index, op in enumerate(ops) for result in op.results}
+    after: Value | None = None
+    for index, op in enumerate(ops):
+        if op.kind == "optimization_barrier" and op.is_recomputed:
+            after = _awaited(ops, index, made_at) or after
+            if after is not None:
+                ops[index] = replace(op, operands=(*op.operands, after))
+    return program if tuple(ops) == program.ops else replace(program, ops=tuple(ops))
+
+
+def _awaited(ops: Sequence[Op], start: int, made_at: dict[Value, int]) -> Value | None:
+    """The value for which a barrier waits; `None` if its reader has no other operand.
+
+    start: index of the barrier. made_at: index of the op that computes each value.
+    """
+    recomputed: set[Atom] = set(ops[start].results)
+    for op in ops[start + 1 :]:
+        if recomputed.isdisjoint(op.operands):
+            continue
+        if not op.is_recomputed:
+            others = [v for v in op.operands if v not in recomputed]
+            latest = _latest_stored(others, ops, made_at)
+            if latest is not None and made_at[latest] < start:
+                return latest
+        recomputed.update(op.results)
+    return None
+
+
+def _latest_stored(
+    operands: Sequence[Atom], ops: Sequence[Op], made_at: dict[Value, int]
+) -> Value | None:
+    """The latest value from which some operands are made, and that is stored anyway.
+
+    A compiler stores the operands of a barrier. So those that it would compute inside of
+    other kernels, such as elementwise, are followed to what they read. `None` if only
+    inputs and literals are left.
+    """
+    found: list[Value] = []
+    seen: set[Value] = set()
+    left = [v for v in operands if isinstance(v, Value)]
+    while left:
+        value = left.pop()
+        if value in seen or value not in made_at:
+            continue
+        seen.add(value)
+        op = ops[made_at[value]]
+        if any(has_trait(op.kind, each) for each in _STORED):
+            found.append(value)
+        else:
+            left += [v for v in op.operands if isinstance(v, Value)]
+    return max(found, key=made_at.__getitem__, default=None)
+
+
+_STORED = (
+    Trait.CONTRACTION,
+    Trait.REDUCTION,
+    Trait.STANDALONE,
+    Trait.REGION,
+    Trait.COLLECTIVE,
+)
+"""Traits of ops whose results compilers store, rather than fuse with what reads them."""
 
 
 class Recomputation:

@@ -1,4 +1,4 @@
-"""Values that wait too long between two uses do not stay in scratch memory."""
+"""Values stay in scratch memory if they do not wait for long; large ones if it helps."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import pytest
 from jax import lax
 
 import meshwright as mw
-from meshwright.predict.simulate.gaps import values_with_gaps
+from meshwright.predict.simulate.on_chip import values_with_gaps
 from meshwright.predict.simulate.timeline import COMPUTE
 
 SQUARE = jax.ShapeDtypeStruct((1024, 1024), jnp.bfloat16)
@@ -24,6 +24,17 @@ def looped(x, w, between):
     kept = jnp.tanh(x @ w)
     y, _ = lax.scan(lambda y, _: (jnp.sin(y @ w), None), kept @ w, length=between)
     return y @ kept
+
+
+@pytest.mark.parametrize(("width", "is_kept"), [(64, True), (4096, False)])
+def test_a_large_value_stays_in_scratch_memory_if_that_saves_time(width, is_kept):
+    """Narrow products wait for main memory; wide ones compute for longer."""
+    shapes = (16384, width), (width, 2048), (2048, width)
+    x, up, down = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in shapes)
+    step = mw.partition(lambda x, up, down: x @ up @ down, {"a": 1}, [])
+    estimate = step.plan(x, up, down).on("tpu-v5e").estimate
+    (kept,) = [v.shape for v in estimate.layouts.on_chip] or [None]
+    assert kept == ((16384, 2048) if is_kept else None)
 
 
 @pytest.mark.parametrize("fn", [straight, looped])
