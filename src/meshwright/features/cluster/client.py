@@ -221,6 +221,7 @@ class Slice:
 
     def release(self) -> None:
         """Give the devices back; the programs that were defined for them are forgotten."""
+        self.session.wait_taken()  # a release would overtake calls that still wait
         self.session.ask("release", self.number)
         self._is_released = True
 

@@ -11,7 +11,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Protocol
 
@@ -133,6 +133,11 @@ class ClientSession:
             self._waiting += self._take_dropped()
             if self._waiting:
                 self._send()
+
+    def wait_taken(self) -> None:
+        """Wait until the controller has taken or refused all requests so far."""
+        self.flush()
+        wait(tuple(self._unanswered))
 
     def wait(self, number: int) -> None:
         """Wait until an array is computed by the requests sent so far."""
