@@ -149,9 +149,7 @@ def _connect(
     size, workers = _local_size(where), workers or Workers()
     address = None if size else where
     if size is None and not _ADDRESS.fullmatch(where):
-        raise ClusterError(
-            f"cluster {where!r}; wanted {_PLACES}"
-        )
+        raise ClusterError(f"cluster {where!r}; wanted {_PLACES}")
     if size is not None and not (size.workers and size.devices):
         raise ClusterError(f"cluster {where!r}; wanted 1 or more workers and devices")
     if size:  # "local:4x2" uses CPUs only
