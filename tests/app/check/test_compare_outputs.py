@@ -44,6 +44,17 @@ def test_a_report_is_html_in_notebooks():
     assert "NOT EQUAL: 3 outputs" in shown
 
 
+def test_keys_beside_an_ill_conditioned_output_are_compared():
+    def step(key, x):  # a gradient that is rounding alone, divided by its size
+        gradient = x - x * (1 / 3) - x * (2 / 3)
+        return jax.random.split(key, 2), gradient / jnp.maximum(abs(gradient), 1e-30)
+
+    args = jax.random.key(0), jnp.linspace(1, 2, 64)
+    report = mw.partition(step, {"data": 4}, [mw.shard({"x": 0}, "data")]).check(*args)
+    assert [each.path for each in report.outputs] == ["out.0", "out.1"]
+    assert report.outputs[0].error == 0
+
+
 def test_an_output_beyond_its_own_tolerance_is_not_equal():
     wrong = OutputError("loss", "float32", (), 1.0, 2e-4, sensitivity=1e-7)
     report = CheckReport((wrong, ILL_CONDITIONED))

@@ -139,6 +139,16 @@ def test_what_could_not_be_restored_is_refused_at_save(state, words, tmp_path, c
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("position", [np.int64(3), object(), {"epoch": jnp.int32(1)}])
+def test_a_position_that_is_no_json_is_refused_when_it_is_given(position, tmp_path):
+    with mw.Checkpoints(tmp_path) as checkpoints:
+        with pytest.raises(CheckpointError, match=r"position is .*, not a JSON value"):
+            checkpoints.save(1, {"x": 1.0}, position=position)
+        checkpoints.save(2, {"x": 1.0}, position=3)
+        checkpoints.wait()
+        assert checkpoints.steps == (2,)
+
+
 def test_layers_on_several_stages_are_saved_as_one_array(tmp_path):
     whole = np.arange(6.0, dtype=np.float32).reshape(3, 2)
     elements = [jnp.asarray(whole[i : i + 1]) for i in range(3)]

@@ -1,6 +1,8 @@
 """Steps on a cluster in this process: equal to local ones, and what handles promise."""
 
+import copy
 import gc
+import pickle
 import time
 
 import jax
@@ -109,6 +111,45 @@ def test_a_donated_handle_cannot_be_used_again(mesh):
     assert y.result().sum() == 16
 
 
+def test_a_closed_cluster_refuses_all_uses_and_closes_twice():
+    cluster = mw.cluster("inline")
+    part = cluster.slice({"data": 2})
+    step = mw.partition(jnp.tanh, part)
+    handle = step(np.ones(4, np.float32))
+    cluster.close()
+    cluster.close()
+    uses = (
+        cluster.status,
+        lambda: cluster.slice({"data": 2}),
+        lambda: part.put(1.0),
+        lambda: step(np.ones(4, np.float32)),
+        handle.result,
+        handle.block_until_ready,
+    )
+    for use in uses:
+        with pytest.raises(ClusterError, match="cluster was closed; make another"):
+            use()
+
+
+def test_a_released_slice_is_named_at_the_call_that_uses_it(cluster):
+    part = cluster.slice({"data": 2})
+    step = mw.partition(jnp.tanh, part)
+    handle = step(np.zeros(4, np.float32))
+    part.release()
+    for use in (lambda: part.put(1.0), lambda: step(np.zeros(4, np.float32))):
+        with pytest.raises(ClusterError, match=r"Slice\(data=2.*was released; take"):
+            use()
+    np.testing.assert_array_equal(handle, np.zeros(4))
+
+
+def test_a_handle_is_formatted_as_its_number_and_not_copied(mesh):
+    handle = mesh.put(np.float32(1.5))
+    assert f"{handle:.3f} {handle}" == "1.500 RemoteArray(float32[])"
+    for use in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(ClusterError, match="cannot be copied or pickled: fetch"):
+            use(handle)
+
+
 def test_a_handle_is_true_or_false_as_its_number_is(mesh):
     step = mw.partition(lambda x: (x.sum() > 4, x.sum() > 99), mesh)
     true, false = step(np.ones(8, np.float32))
@@ -205,9 +246,10 @@ def test_flatbuffers_that_are_not_installed_are_named(mesh, monkeypatch):
         mw.partition(lambda x: x + 1, mesh)(np.ones(8, np.float32))
 
 
-def test_an_address_that_is_none_is_refused():
+@pytest.mark.parametrize("where", ["locall:4", None, 4])
+def test_an_address_that_is_none_is_refused(where):
     with pytest.raises(ClusterError, match="local:4x2"):
-        mw.cluster("locall:4")
+        mw.cluster(where)
 
 
 def test_ray_that_is_not_installed_is_named(monkeypatch):

@@ -18,9 +18,12 @@ def test_a_client_that_outlives_its_cluster_is_told_so_and_starts_no_other_ray()
     tenants = (Tenant("a", "token-a", is_operator=True), Tenant("b", "token-b"))
     own = mw.cluster("local:1x1", token="token-a", tenants=tenants)
     guest = mw.cluster("local:1x1", token="token-b")
+    part = guest.slice({"data": 1})
     own.close()
     own.close()
     with pytest.raises(ClusterError, match="has left Ray"):
         guest.status()
+    with pytest.raises(ClusterError, match="has left Ray"):
+        part.put(1.0)
     time.sleep(3)  # signs of life would have come
     assert not ray.is_initialized()

@@ -47,6 +47,17 @@ GROUPS = ELEMENTWISE | {
         (BOOLS.reshape(3, 4),),
         ((np.ones((3, 4), bool),), (np.zeros((3, 4), bool),)),
     ),
+    "reductions over no dims": Group(
+        lambda x: [
+            jnp.any(x > 0, ()),
+            jnp.all(x > 0, ()),
+            jnp.sum(x, ()),
+            jnp.max(x, ()),
+            jnp.unique(x, size=4, fill_value=9),
+        ],
+        (SMALL,),
+        ((INTEGERS,), (np.zeros(12, np.int32),)),
+    ),
     "integer reductions": Group(
         lambda x: [
             jnp.sum(x, 0),

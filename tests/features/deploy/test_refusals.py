@@ -46,6 +46,29 @@ def test_an_input_of_a_dtype_without_a_form_is_named(target, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("target", ["iree-cpu", "litert", "onnx"])
+def test_linear_algebra_is_refused_without_the_advice_to_take_another_target(
+    target, tmp_path
+):
+    args = (np.eye(3, dtype=np.float32),)
+    with pytest.raises(DeployError, match="No target has the factor") as refused:
+        mw.deploy(jnp.linalg.cholesky, args, to=target, out=tmp_path / "out")
+    assert "use the target" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fn", "what"),
+    [
+        (lambda x: x["a/b"] + x["a.b"], "2 arguments have the name 'x.a/b'"),
+        (lambda x: {"c.d": x["a/b"], "c/d": x["a/b"]}, "2 results have the name"),
+    ],
+)
+def test_two_arrays_of_one_name_are_refused(fn, what, tmp_path):
+    args = ({"a/b": X, **({"a.b": X} if "arguments" in what else {})},)
+    with pytest.raises(DeployError, match=what):
+        mw.deploy(fn, args, to="onnx", out=tmp_path / "out")
+
+
 def test_a_loop_of_unknown_length_is_named_where_the_format_has_none(tmp_path):
     with pytest.raises(DeployError, match=r"the loop `while` at .*programs\.py:\d+"):
         mw.deploy(programs.newton, programs.NEWTON, to="litert", out=tmp_path / "out")

@@ -286,6 +286,17 @@ def test_int8_products_of_attention_run(target, tmp_path):
     assert record.error < 0.05
 
 
+@pytest.mark.parametrize("target", ["onnx", "litert"])
+def test_int8_sums_of_large_products_do_not_saturate(target, tmp_path):
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    w = np.random.default_rng(1).standard_normal((8, 5)).astype(np.float32)
+    record = mw.deploy(
+        lambda params, x: x @ params, (w, x), to=target, out=tmp_path / "out",
+        quantize="int8", calibration=[{"x": x}],
+    )  # fmt: skip
+    assert record.error < 0.02
+
+
 def test_int8_ranges_are_not_those_of_outliers(tmp_path):
     rng = np.random.default_rng(0)
     spread = np.exp(rng.normal(size=64))

@@ -79,6 +79,34 @@ def test_modules_are_changed_as_by_nnx_jit():
         assert kernel[...].sharding.spec[0] == "data"
 
 
+def test_a_step_on_a_cluster_is_planned_checked_and_builds_its_modules():
+    pytest.importorskip("flatbuffers")
+
+    def make(key):
+        model = Net(nnx.Rngs(key))
+        return model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+
+    def step_of(model, optimizer, batch):
+        def loss_fn(model):
+            return ((model(batch["x"]) - batch["y"]) ** 2).mean()
+
+        loss, gradients = nnx.value_and_grad(loss_fn)(model)
+        optimizer.update(model, gradients)
+        return loss
+
+    with mw.cluster("inline") as cluster:
+        part = cluster.slice(MESH)
+        step = mw.nnx.partition(step_of, part, TACTICS)
+        step.plan(*nnx.eval_shape(make, jax.random.key(0)), BATCH)
+        ours = step.init(make, jax.random.key(0))
+        assert step.check(*ours, BATCH).ok  # the state has keys
+        step(*ours, BATCH)
+        nnx.update(ours, part.fetch(nnx.state(ours)))
+    theirs = make(jax.random.key(0))
+    nnx.jit(step_of)(*theirs, BATCH)
+    assert_alike(ours, theirs)
+
+
 def test_a_structure_is_traced_once():
     traced = []
 

@@ -168,14 +168,13 @@ def _nudge(leaves: Sequence[Any], seed: int) -> list[Any]:
 def compare(path: str, wanted: Any, got: Any) -> OutputError:
     """The error of an output: `got` compared with the correct array, `wanted`."""
     dtype = str(wanted.dtype)
-    if is_key(wanted.dtype):
-        wanted, got = jax.random.key_data(wanted), jax.random.key_data(got)
     error = _error(_host(wanted), _host(got))
     return OutputError(path, dtype, tuple(wanted.shape), error, tolerance_of(dtype))
 
 
 def _host(x: Any) -> np.ndarray:
-    x = jnp.asarray(x)
+    """An output as an array of NumPy that can be compared; of keys, their words."""
+    x = jax.random.key_data(x) if is_key(x.dtype) else jnp.asarray(x)
     if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4:
         x = x.astype(jnp.float32)
     return np.asarray(x)

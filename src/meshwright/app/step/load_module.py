@@ -27,7 +27,7 @@ def load_module(place: str) -> ModuleType:
         raise TargetError(f"{place} is a folder; wanted a file, as in {place}/model.py")
     if not path.is_file():
         near = sorted(p.name for p in path.parent.glob("*.py"))
-        there = f"; {path.parent} has {', '.join(near)}" if near else ""
+        there = f"; {path.parent} has {', '.join(near) or 'no file of Python'}"
         raise TargetError(f"there is no file {place}{there}")
     root = path.parent
     while (root / "__init__.py").exists():

@@ -31,6 +31,7 @@ from meshwright.features.checkpoint.writing import (
     as_checkpoint_error,
     describe_save,
     open_manager,
+    require_position,
     require_step,
     save_arguments,
 )
@@ -105,6 +106,7 @@ class Checkpoints:
         """
         manager = self._writable()
         require_step(step)
+        require_position(position)
         state = jax.tree.map(
             whole_array, state
         )  # layers on several stages, as one array

@@ -108,7 +108,8 @@ def _require_storable(name: str, leaf: Any) -> None:
     if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, *NUMBERS)):
         raise CheckpointError(
             f"{name} is {leaf!r:.60}; wanted arrays, in any pytree: give texts and other "
-            "objects in `position`, as JSON, or leave them out"
+            "objects in `position`, as JSON, or leave them out, and fetch handles of a "
+            "cluster first, by part.fetch(state)"
         )
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -86,6 +87,17 @@ def require_step(step: object) -> None:
     """Raise `CheckpointError` unless a step is a whole number, 0 or more."""
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise CheckpointError(f"step is {step!r}; wanted a number, 0 or more")
+
+
+def require_position(position: object) -> None:
+    """Raise `CheckpointError` unless a place in the data is a JSON value."""
+    try:
+        json.dumps(position)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"position is {position!r:.60}, not a JSON value ({error}); numbers of NumPy "
+            "and JAX become JSON by int() and float()"
+        ) from None
 
 
 @contextmanager

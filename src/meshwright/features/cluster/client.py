@@ -55,6 +55,7 @@ class Slice:
         self.number, self.devices, self.platform = session.ask(
             "slice", self.mesh.num_devices
         )
+        self._is_released = False
 
     def put(self, tree: Any) -> Any:
         """Handles to the arrays of a pytree, each of which is sent to the workers once.
@@ -63,8 +64,9 @@ class Slice:
         array in this process do not change what was sent. A leaf that is a handle already
         stays the same handle. If its array is on another slice, workers
         send it to each other when the first step reads it; an array of another session
-        goes through this process.
+        goes through this process. Raises `ClusterError` after `release`.
         """
+        self._require_devices()
         return jax.tree.map(self._put, tree)
 
     def _put(self, leaf: Any) -> Any:
@@ -114,6 +116,7 @@ class Slice:
         input_bytes, output_bytes: bytes of each argument and result on one device.
         donated: positions of donated arguments.
         """
+        self._require_devices()
         (number,) = self.session.new_numbers(1)
         program = Define(
             program=number,
@@ -138,6 +141,7 @@ class Slice:
 
         Raises `ClusterError` for an argument that was donated before.
         """
+        self._require_devices()
         for each in inputs:
             each.require_kept()
         transfers = self._transfers(program, inputs)
@@ -172,6 +176,7 @@ class Slice:
             number.
         See `CheckpointTasks`.
         """
+        self._require_devices()
         near = [each.copies.get(self.devices, each) for each in inputs]
         for each in near:
             each.require_kept()
@@ -216,7 +221,17 @@ class Slice:
 
     def release(self) -> None:
         """Give the devices back; the programs that were defined for them are forgotten."""
+        self.session.wait_taken()  # a release would overtake calls that still wait
         self.session.ask("release", self.number)
+        self._is_released = True
+
+    def _require_devices(self) -> None:
+        self.session.require_open()
+        if self._is_released:
+            raise ClusterError(
+                f"{self} was released; take another with cluster.slice, and partition "
+                "the step for it"
+            )
 
     def __repr__(self) -> str:
         return f"Slice({self.mesh}, devices {self.devices[0]} to {self.devices[-1]})"

@@ -90,6 +90,15 @@ class RemoteArray:
     def __bool__(self) -> bool:
         return bool(self.result())
 
+    def __format__(self, spec: str) -> str:
+        return format(self.result(), spec) if spec else repr(self)
+
+    def __reduce__(self) -> Any:
+        raise ClusterError(
+            f"{self} belongs to this process's session, and cannot be copied or pickled: "
+            "fetch it with .result(), or a whole tree with part.fetch"
+        )
+
     def require_kept(self) -> None:
         """Raise `ClusterError` if the array was donated to a call."""
         if self._is_donated:

@@ -11,7 +11,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Protocol
 
@@ -93,8 +93,17 @@ class ClientSession:
         tended = own, partial(connection.call, "close", self.name), self._answered
         threading.Thread(target=tend, args=tended, daemon=True).start()
 
+    def require_open(self) -> None:
+        """Raise `ClusterError` after the session has ended.
+
+        A call of Ray would start another Ray then.
+        """
+        if self._closed.is_set():
+            raise ClusterError("this cluster was closed; make another with mw.cluster")
+
     def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the controller for this session, and return its answer."""
+        self.require_open()
         return self.connection.call(method, self.name, *arguments).result()
 
     def submit(self, *requests: Request) -> None:
@@ -103,6 +112,7 @@ class ClientSession:
         Requests are gathered while the controller processes a submission, so that a
         chain of calls needs few messages.
         """
+        self.require_open()
         self._settle(len(self._unanswered) >= _MOST_UNANSWERED)
         with self._sending:
             self._waiting += (*self._take_dropped(), *requests)
@@ -124,13 +134,20 @@ class ClientSession:
             if self._waiting:
                 self._send()
 
+    def wait_taken(self) -> None:
+        """Wait until the controller has taken or refused all requests so far."""
+        self.flush()
+        wait(tuple(self._unanswered))
+
     def wait(self, number: int) -> None:
         """Wait until an array is computed by the requests sent so far."""
+        self.require_open()
         self.flush()
         self.connection.call("wait", self.name, self._num_sent, number).result()
 
     def fetch_all(self, numbers: Sequence[int]) -> Future[Any]:
         """A future of the parts of arrays; requests so far are executed first."""
+        self.require_open()
         self.flush()
         sent = self._num_sent
         return self.connection.call("fetch_all", self.name, sent, list(numbers))

@@ -31,6 +31,10 @@ TOKEN = "MESHWRIGHT_TOKEN"
 _ADDRESS = re.compile(r"auto|(ray://)?[\w.\-]+:\d{2,5}")
 _LOCAL = re.compile(r"local:(\d+)x(\d+)")
 _DEFAULT = "local:4x2"
+_PLACES = (
+    "'inline', 'local:4x2' for 4 processes of 2 devices, or an address of Ray: 'auto', "
+    "'host:6379' or 'ray://host:10001'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ def cluster(
     starts: whether a cluster may be started if none runs.
     Raises `ClusterError` if this process already has a local cluster of another size.
     """
+    if not isinstance(where, str):
+        raise ClusterError(f"cluster {where!r}; wanted {_PLACES}")
     own = tenants or (Tenant("default", token, is_operator=True),)
     limits = limits or IslandLimits()
     if where == "inline":
@@ -143,10 +149,7 @@ def _connect(
     size, workers = _local_size(where), workers or Workers()
     address = None if size else where
     if size is None and not _ADDRESS.fullmatch(where):
-        raise ClusterError(
-            f"cluster {where!r}; wanted 'inline', 'local:4x2' for 4 processes of 2 "
-            "devices, or an address of Ray: 'auto', 'host:6379' or 'ray://host:10001'"
-        )
+        raise ClusterError(f"cluster {where!r}; wanted {_PLACES}")
     if size is not None and not (size.workers and size.devices):
         raise ClusterError(f"cluster {where!r}; wanted 1 or more workers and devices")
     if size:  # "local:4x2" uses CPUs only

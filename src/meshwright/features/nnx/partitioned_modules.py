@@ -149,7 +149,7 @@ class PartitionedModules:
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for these arguments, whose modules may be abstract."""
-        return self._with_arrays(Partitioned.plan, args, kwargs)
+        return self._with_arrays(_plan, args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The lowered step, as from `jax.jit(fn).lower`.
@@ -163,7 +163,7 @@ class PartitionedModules:
 
         The caller's modules are not changed.
         """
-        return self._with_arrays(Partitioned.check, args, kwargs)
+        return self._with_arrays(_check, args, kwargs)
 
     def check_float32(self, *args: Any, **kwargs: Any) -> CheckReport:
         """The comparison of `check`, with both programs computed in float32."""
@@ -233,6 +233,14 @@ class PartitionedModules:
             donate_argnames=tuple(self._donated) or None,
             loops=self._loops,
         )
+
+
+def _plan(step: Partitioned, *args: Any, **kwargs: Any) -> Plan:
+    return step.plan(*args, **kwargs)
+
+
+def _check(step: Partitioned, *args: Any, **kwargs: Any) -> CheckReport:
+    return step.check(*args, **kwargs)
 
 
 def _split(

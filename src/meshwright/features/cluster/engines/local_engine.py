@@ -115,6 +115,8 @@ class ThreadConnection:
 
     def close(self) -> None:
         """Stop the controller with its worker, and end the controller's thread."""
+        if not self._thread.is_alive():  # closed before
+            return
         self._run(self._controller.stop()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

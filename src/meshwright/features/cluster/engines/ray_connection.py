@@ -102,16 +102,8 @@ class RayConnection:
         self.address: str = self._ray.get_runtime_context().gcs_address
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """Call a method of the controller; returns a future of its answer.
-
-        Raises `ClusterError` after this process has left Ray. Otherwise Ray would start
-        another cluster for the call.
-        """
-        if not self._ray.is_initialized():
-            raise ClusterError(
-                "this process has left Ray: the cluster was closed, or the program ends; "
-                "connect again"
-            )
+        """Call a method of the controller; returns a future of its answer."""
+        self._require_ray()
         call = self._actor.call
         if method == "beat":
             call = call.options(concurrency_group="beats")
@@ -124,10 +116,12 @@ class RayConnection:
 
     def store(self, value: HostArray) -> Any:
         """Put an array into Ray's object store; returns a reference to it."""
+        self._require_ray()
         return self._ray.put(value)
 
     def load(self, value: Any) -> Any:
         """The array behind a reference in the controller's answer."""
+        self._require_ray()
         return self._ray.get(value[0])
 
     def close(self) -> None:
@@ -142,6 +136,17 @@ class RayConnection:
             self._ray.kill(self._actor)
         if self._started_ray:
             self._ray.shutdown()
+
+    def _require_ray(self) -> None:
+        """Raise `ClusterError` after this process has left Ray.
+
+        Otherwise Ray would start another cluster for a call, a put or a get.
+        """
+        if not self._ray.is_initialized():
+            raise ClusterError(
+                "this process has left Ray: the cluster was closed, or the program ends; "
+                "connect again"
+            )
 
     def _unwrapped(self, future: Future[Any]) -> Future[Any]:
         """A future that raises the controller's own error, not Ray's error around it."""

@@ -34,6 +34,8 @@ for _kind, _node in _REDUCED.items():
 def reduce_bools(call: OpCall) -> str:
     if call.dtype != "bool":
         raise Inexpressible("ONNX reduces bools by and and or, not integers")
+    if not call.params["axes"]:  # to ONNX, no axes are all axes
+        return call.names[0]
     numbers = call.graph.cast(call.names[0], "int32")
     kind = "ReduceMin" if call.op.kind == "reduce_and" else "ReduceMax"
     axes = call.graph.constant(list(call.params["axes"]))

@@ -12,6 +12,21 @@ _MOST_NAMED = 5
 
 _HINT = "Write the program without these ops, or use the target iree-cpu."
 
+_OF_LAPACK = frozenset(
+    {
+        "cholesky", "cholesky_update", "eig", "eigh", "geqp3", "geqrf", "hessenberg",
+        "householder_product", "lu", "lu_pivots_to_permutation", "ormqr", "qr", "schur",
+        "svd", "triangular_solve", "tridiagonal", "tridiagonal_solve",
+    }
+)  # fmt: skip
+"""Ops that JAX computes by a library of linear algebra, which no target has."""
+
+_LAPACK_HINT = (
+    "No target has the factorizations and solvers of linear algebra, which JAX computes by "
+    "LAPACK. Compute them before, and give their results to the function, or write them "
+    "with products and loops."
+)
+
 
 class Inexpressible(Exception):
     """Raised by a converter for an op that its target lacks.
@@ -58,6 +73,7 @@ def refuse(
 
     hint: the sentence that says what to do instead.
     """
+    ops = list(ops)
     rows: dict[str, None] = {}
     for op, why in ops:
         kinds = ", ".join(show_type(a.shape, a.dtype) for a in op.operands)
@@ -66,6 +82,8 @@ def refuse(
     named = list(rows)[:_MOST_NAMED]
     more = f"\n  and {len(rows) - len(named)} more" if len(rows) > len(named) else ""
     lines = "".join(f"\n  {row}" for row in named)
+    if any(op.kind in _OF_LAPACK for op, _ in ops):
+        hint = _LAPACK_HINT
     return DeployError(f"{target} cannot express{lines}{more}\n{hint}")
 
 

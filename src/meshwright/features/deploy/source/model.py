@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -108,6 +109,8 @@ def read_model(
         raise DeployError(f"weights is a text; wanted a list of names: [{weights!r}]")
     captured = capture(fn, args)
     _require_deployable(captured.program)
+    _require_own_names("arguments", captured.paths)
+    _require_own_names("results", captured.out_paths)
     leaves = jax.tree.leaves(tuple(args))
     fixed = _weight_positions(captured, weights)
     program = captured.program
@@ -141,6 +144,16 @@ def _require_deployable(program: Program) -> None:
             f"`{op.kind}` at {op.source or 'an unknown line'} calls Python, which is not "
             "there where a deployed model runs: remove it, or move it out of the function"
         )
+
+
+def _require_own_names(what: str, paths: Sequence[str]) -> None:
+    """Raise `DeployError` if two leaves have one name, so that a runtime mixes them up."""
+    for name, count in Counter(paths).items():
+        if count > 1:
+            raise DeployError(
+                f"{count} {what} have the name {name!r}, by which a deployed model tells "
+                "them apart (`.` in a key is written as `/`): rename their keys"
+            )
 
 
 def _name_of(fn: Any) -> str:
