@@ -167,6 +167,18 @@ PROGRAMS = {
         lambda u: jnp.nanquantile(u, jnp.array([0.1, 0.9]), 0), (U,), 0, 20 * ROW
     ),
     "top-k": (lambda h, w: lax.top_k(h @ w, 4), (H[:, 0], W), (None, 1), 896),
+    "top-k, gradient": (
+        grad(lambda h, w: lax.top_k(h @ w, 4)[0]), (H[:, 0], W), (None, 1), 1920
+    ),
+    "approximate top-k": (
+        lambda h, w: lax.approx_max_k(h @ w, 4), (H[:, 0], W), (None, 1), 896
+    ),
+    "approximate least, gradient": (
+        grad(lambda h, w: lax.approx_min_k(h @ w, 4)[0]), (H[:, 0], W), (None, 1), 1920
+    ),
+    "most of a part": (
+        lambda u: lax.top_k(u, 6, axis=0), (U,), 0, 56 * ROW
+    ),
 }  # fmt: skip
 
 

@@ -157,3 +157,54 @@ def test_both_batches_of_a_contrastive_loss_are_cut():
     assert spec(plan, "images") == ("data", None)
     assert spec(plan, "words") == ("data", None)
     assert step.check(*args).ok
+
+
+def test_rows_that_are_sorted_by_experts_are_cut():
+    """No batch dim of the data reaches them."""
+
+    def loss(p, x, y):
+        best = jnp.argmax(x @ p["gate"], -1)
+        order = jnp.argsort(best)
+        sizes = jnp.bincount(best, length=4).astype(jnp.int32)
+        hidden = jnp.tanh(jax.lax.ragged_dot(x[order], p["up"], sizes))
+        rows = jax.lax.ragged_dot(hidden, p["down"], sizes)
+        found = jnp.zeros_like(rows).at[order].set(rows, unique_indices=True)
+        return jnp.mean((x + found - y) ** 2)
+
+    p = {"gate": normal(D, 4), "up": normal(4, D, F), "down": normal(4, F, D)}
+    args = p, normal(64, D), normal(64, D)
+    step = mw.partition(jax.grad(loss), {"data": 8}, [mw.data_parallel("data")])
+    plan = step.plan(*args)
+    assert all(not any(leaf.spec[0]) for leaf in plan.inputs if "p." in leaf.path)
+    assert not [w for w in plan.uncut if w.axis == "data" and w.share > 0.1]
+    assert step.check(*args).ok
+
+
+def graph_step(p, graph):
+    h = jnp.tanh(graph["nodes"] @ p["encode"])
+    sent = jnp.tanh(h[graph["src"]] @ p["send"])
+    h = h + jax.ops.segment_sum(sent, graph["dst"], h.shape[0]) @ p["update"]
+    return h @ p["decode"]
+
+
+def graph_inputs():
+    p = {"encode": normal(D, F), "send": normal(F, F), "update": normal(F, F)}
+    p["decode"] = normal(F, D)
+    ends = np.random.default_rng(0).integers(0, 32, (2, 64))
+    return p, {"nodes": normal(32, D), "src": ends[0], "dst": ends[1]}
+
+
+def test_nodes_and_edges_of_a_graph_are_cut():
+    step = mw.partition(graph_step, {"data": 8}, [mw.data_parallel("data")])
+    plan = step.plan(*graph_inputs())
+    for path in ("nodes", "src", "dst"):
+        assert spec(plan, f"graph.{path}")[0] == "data"
+    assert step.check(*graph_inputs()).ok
+
+
+def test_named_data_are_all_that_is_cut():
+    named = mw.data_parallel("data", inputs=["graph.src", "graph.dst"])
+    with pytest.warns(mw.MeshwrightWarning, match="of the work"):
+        plan = mw.partition(graph_step, {"data": 8}, [named]).plan(*graph_inputs())
+    assert spec(plan, "graph.src") == ("data",)
+    assert spec(plan, "graph.nodes") == (None, None)

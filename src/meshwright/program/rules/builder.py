@@ -175,6 +175,17 @@ class Builder:
         shape = first.shape[:dim] + (total,) + first.shape[dim + 1 :]
         return self.emit("concatenate", values, shape, first.dtype, dim=dim)
 
+    def sort_by_first(self, keys: Atom, x: Atom, dim: int) -> tuple[Value, Value]:
+        """`keys` in ascending order along `dim`, and the elements of `x` that go along.
+
+        Equal keys keep their order.
+        """
+        sorted_keys, along = Value(keys.shape, keys.dtype), Value(x.shape, x.dtype)
+        params = {"dimension": dim}
+        op = Op("sort", (keys, x), (sorted_keys, along), params, (), self.source)
+        self.ops.append(op)
+        return sorted_keys, along
+
     def pad_with_zeros(self, x: Atom, dim: int, margin: int) -> Value:
         """`x` with `margin` zeros before and after it along one dim."""
         shape = (*x.shape[:dim], margin, *x.shape[dim + 1 :])

@@ -177,6 +177,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "joined_slices": _joined_slices,
     "slice": lambda x, dim, start, limit: lax.slice_in_dim(x, start, limit, axis=dim),
     "columns": lambda x, sizes: list(lax.split(x, sizes, 1)),
+    "sort": lambda keys, x, dimension: list(lax.sort((keys, x), dimension, num_keys=1)),
     "select_n": _select_n,
     "reduce": _reduce,
     "iota": lambda shape, dim, dtype: lax.broadcasted_iota(

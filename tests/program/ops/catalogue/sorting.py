@@ -13,6 +13,7 @@ _RNG = np.random.default_rng(13)
 _X = _RNG.permutation(8 * 4 * 6).reshape(8, 4, 6).astype(np.float32)
 _KEYS = _RNG.integers(0, 3, (8, 6)).astype(np.int32)
 _MORE = _RNG.integers(0, 9, (8, 6)).astype(np.float32)
+_WIDE = _RNG.permutation(2 * 48).reshape(2, 48).astype(np.float32)
 _REST = np.arange(48, dtype=np.float32).reshape(8, 6)
 
 
@@ -51,5 +52,12 @@ EXAMPLES: list[Example] = [
         (_X,),
     ),
     Example("grad_sort", jax.grad(_sum_of_sorted), (_X,)),
+    Example(
+        "grad_approx_min_k",
+        jax.grad(lambda x: jnp.sum(lax.approx_min_k(x, 2)[0] ** 2)),
+        (_WIDE,),
+    ),
+    Example("approx_max_k_wide", lambda x: lax.approx_max_k(x, 3), (_WIDE,)),
+    Example("approx_min_k_first", lambda x: lax.approx_min_k(x, 3, 0), (_WIDE.T,)),
     Example("grad_top_k", jax.grad(_sum_of_largest), (_X,)),
 ]

@@ -1,14 +1,18 @@
 """Factor rules of sorting and top-k.
 
 If the sorted dim is split, an all-to-all splits another dim in its place, each device sorts
-whole rows, and a second one restores the split. If the searched dim of top-k is split, each
-device finds the k largest of its part, and all find the k largest of these.
+whole rows, and a second one restores the split. If the searched dim of top-k, exact or
+approximate, is split, each device finds the k best of its part, and all find the k best
+of these.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from meshwright.program.ir import Op, Value
+from meshwright.program.ir.values import itemsize_bytes
 from meshwright.program.rules.builder import Builder
 from meshwright.program.rules.factors import RuleFactors, same_dims_rule
 from meshwright.program.rules.registry import OpWork, Trait, log2_rounded_up, rule
@@ -78,24 +82,33 @@ def _sort_turned(
 
 @rule("top_k", traits=_OWN_KERNEL, work=_selection_work)
 def top_k(op: Op) -> FactorRule:
-    """The factor rule `ab->a-,a-` of top-k, which returns values and positions.
-
-    Parts of the searched dim b have at least k elements.
-    """
+    """The factor rule `ab->a-,a-` of top-k, which returns values and positions."""
     (operand,), k = op.operands, op.params["k"]
     axis: int = op.params["axis"] % len(operand.shape)
     if not 0 < k <= MOST_CANDIDATES:
         return _off_dim(op, axis)
+    return _searched_rule(op, axis, _top_of_parts)
+
+
+def _searched_rule(op: Op, axis: int, expand: Callable[..., Any]) -> FactorRule:
+    """The factor rule `ab->a-,a-` of a search for the k best along dim b, by parts.
+
+    A part of b has at least as many bytes as the k best of it and their positions, so that
+    these are not more to move than the parts.
+    """
+    (operand,), k = op.operands, op.params["k"]
+    sizes = [itemsize_bytes(value.dtype) for value in (operand, op.results[1])]
+    least = math.ceil(k * sum(sizes) / sizes[0])
     factors = RuleFactors()
     dims = factors.each(operand.shape, (axis,))
-    searched = factors.one(operand.shape[axis], least=k)
+    searched = factors.one(operand.shape[axis], least=least)
     kept = (*dims[:axis], (), *dims[axis + 1 :])
     return factors.rule(
         [(*dims[:axis], searched, *dims[axis + 1 :])],
         [kept, kept],
         special=frozenset(searched),
         done=frozenset(searched),
-        expand=partial(_top_of_parts, axis, searched[0]),
+        expand=partial(expand, axis, searched[0]),
     )
 
 
@@ -118,9 +131,7 @@ def _top_of_parts(
     (x,), axes, k = operands, cut.axes[factor], op.params["k"]
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     values, places = builder.apply(op, (x,), [shape, shape])
-    start = builder.binary("mul", builder.axis_index(axes), x.shape[axis])
-    start = builder.convert(start, places.dtype)
-    places = builder.binary("add", places, builder.broadcast(start, shape, ()))
+    places = _in_whole_dim(builder, places, axes, x.shape[axis])
     candidates = builder.all_gather(values, axis, axes)
     places = builder.all_gather(places, axis, axes)
     best, chosen = builder.apply(op, (candidates,), [shape, shape])
@@ -136,13 +147,57 @@ def _top_of_parts(
     return best, builder.reduce(builder.select(is_chosen, zeros, places), (axis + 1,))
 
 
+def _in_whole_dim(
+    builder: Builder, places: Value, axes: tuple[str, ...], size: int
+) -> Value:
+    """Positions in a part of `size` elements as positions in the whole dim."""
+    start = builder.binary("mul", builder.axis_index(axes), size)
+    start = builder.convert(start, places.dtype)
+    return builder.binary("add", places, builder.broadcast(start, places.shape, ()))
+
+
 @rule("approx_top_k", traits=_OWN_KERNEL)
 def approx_top_k(op: Op) -> FactorRule:
-    """The factor rule of approximate top-k, the same as of `top_k`.
+    """The factor rule `ab->a-,a-` of approximate top-k, which keeps its recall.
 
-    The parameter with the searched dim may be negative.
+    The searched dim may be negative. It stays whole if the results are not reduced to the
+    best k, since their number then depends on the length of the dim.
     """
-    return _off_dim(op, op.params["reduction_dimension"])
+    rank = len(op.operands[0].shape)
+    axis: int = op.params["reduction_dimension"] % rank
+    if not op.params["aggregate_to_topk"]:
+        return _off_dim(op, axis)
+    return _searched_rule(op, axis, _approximate_top_of_parts)
+
+
+def _approximate_top_of_parts(
+    axis: int,
+    factor: int,
+    builder: Builder,
+    op: Op,
+    operands: tuple[Value, ...],
+    cut: OpCut,
+) -> tuple[Value, ...]:
+    """The k best of what all devices find, each with the recall of the whole dim.
+
+    The size of the whole dim sets the recall of a search of a part (Chern et al., TPU-KNN,
+    NeurIPS 2022). Candidates are sorted with their positions, which finds the best exactly.
+    """
+    (x,), axes, k = operands, cut.axes[factor], op.params["k"]
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    size = op.params["reduction_input_size_override"]
+    if size < 0:
+        size = op.operands[0].shape[axis]
+    whole = {**op.params, "reduction_input_size_override": size}
+    values, places = builder.apply(op, (x,), [shape, shape], whole)
+    places = _in_whole_dim(builder, places, axes, x.shape[axis])
+    keys = builder.unary("neg", values) if op.params["is_max_k"] else values
+    keys = builder.all_gather(keys, axis, axes)
+    places = builder.all_gather(places, axis, axes)
+    keys, places = builder.sort_by_first(keys, places, axis)
+    keys, places = (builder.slice(v, axis, 0, k) for v in (keys, places))
+    best = builder.unary("neg", keys) if op.params["is_max_k"] else keys
+    return best, places
 
 
 def _off_dim(op: Op, dim: int) -> FactorRule:
