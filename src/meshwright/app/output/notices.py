@@ -16,9 +16,7 @@ def warn(message: str) -> None:
     )
 
 
-def warn_each(messages: Iterable[str], told: set[str]) -> None:
-    """Issue a `MeshwrightWarning` for each message that is not in `told`, and add it."""
+def warn_each(messages: Iterable[str]) -> None:
+    """Issue a `MeshwrightWarning` for each message."""
     for message in messages:
-        if message not in told:
-            told.add(message)
-            warn(message)
+        warn(message)

@@ -11,11 +11,7 @@ from collections.abc import Iterator
 
 from meshwright.partitioner.propagate import Node
 from meshwright.partitioner.structure.cut_work import flops_of
-from meshwright.partitioner.structure.products import (
-    MATMULS,
-    Product,
-    find_products,
-)
+from meshwright.partitioner.structure.products import find_products
 from meshwright.partitioner.structure.views import dim_of, is_open
 from meshwright.partitioner.structure.workspace import Workspace
 
@@ -68,46 +64,27 @@ def data_dims(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
 def product_rows(work: Workspace, leaves: Leaves, axis: str) -> Iterator[Seeds]:
     """Candidates for the batch: each dim of the largest product that its weight lacks.
 
-    No input has this dim if a step divides its data into minibatches.
+    No input has this dim if a step divides its data into minibatches. Products of the
+    same source line and form, as in an unrolled loop over minibatches, are sharded
+    alike.
     """
     del leaves  # they are cut only as propagation finds
+    size = work.mesh.size(axis)
     flops = flops_of(work.graph)
     products = find_products(work)
-    if products:
-        largest = max(products, key=lambda product: flops.get(product.node, 0))
-        yield from _rows(work, largest, axis)
-
-
-def whole_rows(work: Workspace, axis: str) -> Iterator[Seeds]:
-    """Candidates for a further batch: rows of products that an axis leaves whole.
-
-    Products with most FLOPs come first. A step that sorts tokens by their experts makes
-    such rows, and a graph has them if it has other numbers of nodes and edges.
-    """
-    flops = flops_of(work.graph)
-    products = find_products(work)
-    for product in sorted(products, key=lambda p: -flops.get(p.node, 0)):
-        if not work.is_cut(product.node, axis):
-            yield from _rows(work, product, axis)
-
-
-def _rows(work: Workspace, product: Product, axis: str) -> Iterator[Seeds]:
-    """Each dim of a product that its weight lacks and that the axis divides.
-
-    Products of the same source line and form, as in an unrolled loop over minibatches,
-    are sharded alike.
-    """
-    node, size = product.node, work.mesh.size(axis)
+    if not products:
+        return
+    largest = max(products, key=lambda product: flops.get(product.node, 0))
+    node = largest.node
     alike = [
         other
         for other in work.graph.nodes
         if other.signature == node.signature and str(other.source) == str(node.source)
     ]
-    is_matmul = node.op is not None and node.op.kind in MATMULS
-    halos = node.rule.special if node.rule is not None and not is_matmul else ()
-    for factor in product.rows:
+    special = node.rule.special if node.rule is not None else frozenset[int]()
+    for factor in largest.rows:
         dim = dim_of(node.outs[0][1], factor)
-        if dim is not None and factor not in halos and node.sizes[factor] % size == 0:
+        if dim is not None and factor not in special and node.sizes[factor] % size == 0:
             yield [(f"{node.label} ({node.source})", other, dim) for other in alike]
 
 

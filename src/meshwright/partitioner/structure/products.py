@@ -18,9 +18,6 @@ A `Sum` in place of the dim stands for a dim over which the node sums. The name 
 path of an input or a source line.
 """
 
-MATMULS = ("dot_general", "ragged_dot_general")
-"""The kinds of products of matrices, unlike convolutions."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:

@@ -12,10 +12,8 @@ from meshwright.partitioner.structure.batch_dims import (
     data_dims,
     guessed_batch,
     product_rows,
-    whole_rows,
 )
 from meshwright.partitioner.structure.cut_work import (
-    MOST_UNCUT,
     cut_ops,
     cut_share,
     first_cut_sums,
@@ -46,9 +44,7 @@ def data_parallel(
     leaves part of the matrix products unsharded, shards weights, or needs values
     gathered, the other dims of the data are tried. If none is better, the rows of the
     largest product are tried, since minibatches may be made inside the step. The dim
-    that divides most of the FLOPs is taken. If it leaves more than a quarter of them
-    whole, rows of other products are sharded as well, such as those of tokens that are
-    sorted by experts; not if `inputs` are named. A warning says what is left unsharded.
+    that divides most of the FLOPs is taken. A warning says what it leaves unsharded.
     When the tactic is applied, it raises `TacticError` for an invalid pattern, and if
     there is nothing to shard.
     """
@@ -65,8 +61,6 @@ def _cut_batch(names: RoleNames, work: Workspace, axis: str, tactic: str) -> Non
     if not any(work.is_cut(node, axis) for _, node, _ in seeds):
         why = "; ".join(map(str, work.refusals[num_refusals:])) or "it has no dims"
         raise TacticError(f"{tactic} cuts nothing: {why}")
-    if not names.inputs:
-        _cut_more_rows(work, axis, tactic)
     _note_whole(work, leaves, seeds, axis)
     note_uncut_work(work, axis, tactic, _advice(work, leaves, seeds, axis))
 
@@ -173,26 +167,6 @@ def _measured(
         frozenset(path for path, node in leaves if work.is_cut(node, axis)),
         cut_ops(work, axis),
     )
-
-
-def _cut_more_rows(work: Workspace, axis: str, tactic: str) -> None:
-    """Shard rows of products as well, if the batch leaves much of the FLOPs whole.
-
-    A mixture of experts that sorts tokens by their experts multiplies rows that no batch
-    dim reaches. Rows whose sharding would reach state or weights stay whole.
-    """
-    data = find_roles(work).data
-    others = work.leaves([i for i in range(len(work.paths)) if i not in data])
-    fixed = [node for _, node in others if not work.is_cut(node, axis)]
-    for seeds in whole_rows(work, axis):
-        share = cut_share(work, axis)
-        if 1 - share <= MOST_UNCUT:
-            return
-        mark = work.mark()
-        work.cut(seeds, axis, tactic)
-        is_state = any(work.is_cut(node, axis) for node in fixed)
-        if is_state or cut_share(work, axis) < share + _MORE:
-            work.rollback(mark)
 
 
 def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:

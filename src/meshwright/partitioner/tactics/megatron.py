@@ -19,11 +19,7 @@ from meshwright.partitioner.structure.cut_work import (
     new_cuts,
     note_uncut_work,
 )
-from meshwright.partitioner.structure.products import (
-    MATMULS,
-    Product,
-    find_products,
-)
+from meshwright.partitioner.structure.products import Product, find_products
 from meshwright.partitioner.structure.vocabulary.cut_vocabulary import cut_vocabulary
 from meshwright.partitioner.structure.workspace import Workspace
 from meshwright.partitioner.tactics.role_names import Patterns, RoleNames, role_names
@@ -63,6 +59,7 @@ def megatron(
     return AxisTactic(f"megatron({axis!r}{options})", axis, cut_fn)
 
 
+_MATMULS = ("dot_general", "ragged_dot_general")
 _CONVOLUTIONS = ("conv_general_dilated",)
 
 
@@ -84,13 +81,13 @@ def cut_pairs(
     """
     found = find_products(work)
     pairs: list[Product] = []
-    for kinds in (MATMULS, _CONVOLUTIONS):
+    for kinds in (_MATMULS, _CONVOLUTIONS):
         products = [p for p in found if p.node.op and p.node.op.kind in kinds]
         by_index = {p.node.index: p for p in products}
         search = _Search(work, axis, tactic, most_moved, by_index)
         pairs = pairs or [product for product in products if search.attempt(product)]
     if not pairs:
-        products = [p for p in found if p.node.op and p.node.op.kind in MATMULS]
+        products = [p for p in found if p.node.op and p.node.op.kind in _MATMULS]
         ops = ", ".join(dict.fromkeys(str(p.node.source) for p in products[:4]))
         raise TacticError(
             f"{tactic} finds no pair of matmuls with weights, the second of which "
