@@ -1,3 +1,5 @@
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,6 +77,24 @@ def test_a_step_without_products_counts_all_ops_and_advises_to_cut_its_data():
         mw.partition(step, MESH, [mw.data_parallel("data")]).plan(
             normal(32, 8), jnp.arange(16).reshape(8, 2)
         )
+
+
+def test_a_warning_comes_once_for_plans_and_calls():
+    """Those of a later line would not be told apart by Python's own filter."""
+
+    def step(table, ids):
+        grads = jax.grad(lambda t: jnp.sum(jnp.square(t[ids])))(table)
+        return table - grads
+
+    args = normal(32, 8), jnp.arange(16).reshape(8, 2)
+    partitioned = mw.partition(step, {"data": 4}, [mw.data_parallel("data")])
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        partitioned.plan(*args)
+        partitioned(*args)
+        partitioned.plan(*args)
+    (warning,) = (w for w in issued if w.category is mw.MeshwrightWarning)
+    assert "of the work (FLOPs of all ops)" in str(warning.message)
 
 
 def test_where_a_scan_runs_over_dim_0_the_batch_is_dim_1():
