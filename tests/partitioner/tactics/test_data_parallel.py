@@ -1,3 +1,5 @@
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,6 +77,68 @@ def test_a_step_without_products_counts_all_ops_and_advises_to_cut_its_data():
         mw.partition(step, MESH, [mw.data_parallel("data")]).plan(
             normal(32, 8), jnp.arange(16).reshape(8, 2)
         )
+
+
+def sorted_by_expert(weights, x, tag=lambda rows: rows):
+    """Tokens `x` [T, D], each multiplied with the weights of its expert."""
+    expert = jnp.argmax(x @ weights["gate"], -1)
+    order = jnp.argsort(expert)
+    sizes = jnp.bincount(expert, length=4).astype(jnp.int32)
+    hidden = jax.lax.ragged_dot(tag(x[order]), weights["up"], sizes)
+    made = jax.lax.ragged_dot(hidden, weights["down"], sizes)
+    return jnp.zeros_like(x).at[order].set(made)
+
+
+def test_rows_that_the_step_makes_are_tagged_as_the_warning_says():
+    weights = {
+        "gate": normal(16, 4),
+        "up": normal(4, 16, 64),
+        "down": normal(4, 64, 16),
+    }
+    args, data = (weights, normal(32, 16)), mw.data_parallel("data")
+    advice = r"by mw.tag\(x, 'rows'\) and shard\(\{'tag:rows': 0\}, axis='data'\)"
+    with pytest.warns(mw.MeshwrightWarning, match=advice):
+        mw.partition(sorted_by_expert, {"data": 4}, [data]).plan(*args)
+
+    def tagged(weights, x):
+        return sorted_by_expert(weights, x, lambda rows: mw.tag(rows, "rows"))
+
+    tactics = [mw.shard({"tag:rows": 0}, axis="data"), data]
+    step = mw.partition(tagged, {"data": 4}, tactics)
+    assert not [w for w in step.plan(*args).uncut if "ragged" in str(w)]
+    assert step.check(*args).ok
+
+
+def test_data_that_is_whole_is_what_the_warning_names():
+    """As that of the edges of a graph is, which has fewer nodes."""
+
+    def step(weights, nodes, edges, src):
+        nodes = jnp.tanh(nodes @ weights["nodes"])
+        return (edges @ weights["edges"])[:, :D] + nodes[src]
+
+    weights = {"nodes": normal(D, D), "edges": normal(2, D)}
+    args = weights, normal(16, D), normal(64, 2), jnp.zeros(64, jnp.int32)
+    advice = r"name it, as in shard\(\{'edges': 0\}, axis='data'\)"
+    with pytest.warns(mw.MeshwrightWarning, match=advice):
+        mw.partition(step, {"data": 4}, [mw.data_parallel("data")]).plan(*args)
+
+
+def test_a_warning_comes_once_for_plans_and_calls():
+    """Those of a later line would not be told apart by Python's own filter."""
+
+    def step(table, ids):
+        grads = jax.grad(lambda t: jnp.sum(jnp.square(t[ids])))(table)
+        return table - grads
+
+    args = normal(32, 8), jnp.arange(16).reshape(8, 2)
+    partitioned = mw.partition(step, {"data": 4}, [mw.data_parallel("data")])
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        partitioned.plan(*args)
+        partitioned(*args)
+        partitioned.plan(*args)
+    (warning,) = (w for w in issued if w.category is mw.MeshwrightWarning)
+    assert "of the work (FLOPs of all ops)" in str(warning.message)
 
 
 def test_where_a_scan_runs_over_dim_0_the_batch_is_dim_1():

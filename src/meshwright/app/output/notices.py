@@ -16,7 +16,9 @@ def warn(message: str) -> None:
     )
 
 
-def warn_each(messages: Iterable[str]) -> None:
-    """Issue a `MeshwrightWarning` for each message."""
+def warn_each(messages: Iterable[str], told: set[str]) -> None:
+    """Issue a `MeshwrightWarning` for each message that is not in `told`, and add it."""
     for message in messages:
-        warn(message)
+        if message not in told:
+            told.add(message)
+            warn(message)

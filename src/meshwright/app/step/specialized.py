@@ -39,6 +39,7 @@ class Specialized:
     fn: the original function of the traced (not static) arguments.
     captured: the traced program.
     names: names of the traced positional arguments.
+    told: warnings that the user has seen, which are not issued again.
     """
 
     fn: Callable[..., Any]
@@ -47,13 +48,14 @@ class Specialized:
     mesh: Mesh
     tactics: tuple[Tactic, ...]
     gather: Gather
+    told: set[str]
 
     @cached_property
     def decided(self) -> Decided:
         """The sharding decisions and the device program."""
         how = self.mesh, self.tactics, self.gather
         decided = decide(self.captured, *how, workarounds=XLA_WORKAROUNDS)
-        warn_each(decided.work.warnings)
+        warn_each(decided.work.warnings, self.told)
         return decided
 
     @cached_property

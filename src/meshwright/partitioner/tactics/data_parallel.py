@@ -170,23 +170,24 @@ def _measured(
 
 
 def _advice(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> str:
-    """End of a warning: name the batch by `shard` if a leaf may have it, else by `cut`.
+    """End of a warning: name data by `shard` if a leaf may have the batch, or a tag.
 
-    A leaf of the type of a result may be a parameter, in a step without
-    `donate_argnums`.
+    Data that is whole comes first. A leaf of the type of a result may be a parameter, in
+    a step without `donate_argnums`. Rows that a step makes, such as tokens sorted by
+    experts, are no dim of its data.
     """
-    program = work.graph.program
-    results = {(atom.shape, atom.dtype) for atom in program.outputs}
+    results = {(atom.shape, atom.dtype) for atom in work.graph.program.outputs}
     asked = {path: dim for path, _, dim in seeds}
-    for path, node in leaves:
+    advice = "name the batch by shard, or ops by cut"
+    for path, node in sorted(leaves, key=lambda leaf: work.is_cut(leaf[1], axis)):
         value = work.value(node)
         others = [d for d in range(len(value.shape)) if d != asked.get(path)]
         if others and (value.shape, value.dtype) not in results:
-            return (
-                "if another dim of the data is the batch, name it, as in "
-                f"shard({{{path!r}: {others[0]}}}, axis={axis!r})"
-            )
-    return "name the batch by shard, or ops by cut"
+            named = f"shard({{{path!r}: {others[0]}}}, axis={axis!r})"
+            advice = f"if more of the data has a batch, name it, as in {named}"
+            break
+    made = f"mw.tag(x, 'rows') and shard({{'tag:rows': 0}}, axis={axis!r})"
+    return f"{advice}; or rows that the step makes, by {made} before this tactic"
 
 
 def _note_whole(work: Workspace, leaves: Leaves, seeds: Seeds, axis: str) -> None:
