@@ -156,5 +156,6 @@ def require_arrays(paths: Sequence[str], leaves: Sequence[Any]) -> None:
             raise PlanError(
                 f"{path} is an array that was deleted, as a call does with the arguments "
                 "that are donated to it; go on with the result of that call, or leave the "
-                "argument out of donate_argnums and donate_argnames"
+                "argument out of donate_argnums and donate_argnames (a step by a found "
+                "plan donates its state, unless donate_argnums=() is given)"
             )
