@@ -70,6 +70,8 @@ def cluster(
     starts: whether a cluster may be started if none runs.
     Raises `ClusterError` if this process already has a local cluster of another size.
     """
+    if not isinstance(where, str):
+        raise ClusterError(f"cluster {where!r}; wanted text, such as 'local:4x2'")
     own = tenants or (Tenant("default", token, is_operator=True),)
     limits = limits or IslandLimits()
     if where == "inline":

@@ -76,9 +76,16 @@ class LocalEngine:
 
     async def start(self, size: GangSize, attempt: int) -> Gang:
         """Start a gang; raises `ClusterError` unless one worker is wanted."""
-        if size.workers != 1:
-            raise ClusterError(f"{size.workers} workers in one process; wanted 1")
+        self.require_possible(size)
         return LocalGang(attempt)
+
+    def require_possible(self, size: GangSize) -> None:
+        """Raise `ClusterError` unless one worker is wanted."""
+        if size.workers != 1:
+            raise ClusterError(
+                f"{size.workers} workers in one process; wanted 1, as the devices of a "
+                "process are one worker"
+            )
 
 
 class ThreadConnection:
@@ -115,6 +122,8 @@ class ThreadConnection:
 
     def close(self) -> None:
         """Stop the controller with its worker, and end the controller's thread."""
+        if not self._loop.is_running():  # closed before
+            return
         self._run(self._controller.stop()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
