@@ -207,3 +207,24 @@ def test_a_process_refuses_a_number_of_workers_that_it_can_never_have_and_goes_o
 def test_an_address_that_is_no_text_is_refused(where):
     with pytest.raises(ClusterError, match="wanted text, such as 'local:4x2'"):
         mw.cluster(where)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda connection: connection.call("status"),
+        lambda connection: connection.store(np.ones(2)),
+        lambda connection: connection.load(("reference",)),
+    ],
+)
+def test_nothing_reaches_ray_after_it_was_left_which_would_start_another(
+    monkeypatch, use
+):
+    context = SimpleNamespace(gcs_address="here")
+    left = SimpleNamespace(
+        is_initialized=lambda: False, get_runtime_context=lambda: context
+    )
+    monkeypatch.setattr(ray_connection, "require_ray", lambda: left)
+    connection = ray_connection.RayConnection(None, True, True, "")
+    with pytest.raises(ClusterError, match="has left Ray: the cluster was closed"):
+        use(connection)

@@ -104,14 +104,9 @@ class RayConnection:
     def call(self, method: str, *arguments: Any) -> Future[Any]:
         """Call a method of the controller; returns a future of its answer.
 
-        Raises `ClusterError` after this process has left Ray. Otherwise Ray would start
-        another cluster for the call.
+        Raises `ClusterError` after this process has left Ray.
         """
-        if not self._ray.is_initialized():
-            raise ClusterError(
-                "this process has left Ray: the cluster was closed, or the program ends; "
-                "connect again"
-            )
+        self._require_ray_runs()
         call = self._actor.call
         if method == "beat":
             call = call.options(concurrency_group="beats")
@@ -123,11 +118,19 @@ class RayConnection:
         return bool(self._key)
 
     def store(self, value: HostArray) -> Any:
-        """Put an array into Ray's object store; returns a reference to it."""
+        """Put an array into Ray's object store; returns a reference to it.
+
+        Raises `ClusterError` after this process has left Ray.
+        """
+        self._require_ray_runs()
         return self._ray.put(value)
 
     def load(self, value: Any) -> Any:
-        """The array behind a reference in the controller's answer."""
+        """The array behind a reference in the controller's answer.
+
+        Raises `ClusterError` after this process has left Ray.
+        """
+        self._require_ray_runs()
         return self._ray.get(value[0])
 
     def close(self) -> None:
@@ -142,6 +145,14 @@ class RayConnection:
             self._ray.kill(self._actor)
         if self._started_ray:
             self._ray.shutdown()
+
+    def _require_ray_runs(self) -> None:
+        """Raise `ClusterError` if it does not: Ray would start another cluster."""
+        if not self._ray.is_initialized():
+            raise ClusterError(
+                "this process has left Ray: the cluster was closed, or the program ends; "
+                "connect again"
+            )
 
     def _unwrapped(self, future: Future[Any]) -> Future[Any]:
         """A future that raises the controller's own error, not Ray's error around it."""
