@@ -2,8 +2,10 @@
 
 import contextlib
 import socket
+import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import meshwright as mw
@@ -180,3 +182,49 @@ def test_other_errors_of_ray_are_raised_at_once(no_ray):
     with pytest.raises(ValueError, match="an option"):
         ray_address.join_ray(ray, None)
     assert ray.starts == 1
+
+
+def test_a_cluster_in_this_process_is_closed_twice_and_then_says_that_it_is_closed():
+    found = mw.cluster("inline")
+    found.close()
+    again = threading.Thread(target=found.close, daemon=True)
+    again.start()
+    again.join(10)
+    assert not again.is_alive()
+    with pytest.raises(ClusterError, match="was closed; make another"):
+        found.status()
+
+
+def test_a_process_refuses_a_number_of_workers_that_it_can_never_have_and_goes_on():
+    with mw.cluster("inline") as found:
+        kept = found.slice({"data": 2}).put(np.arange(3.0))
+        with pytest.raises(ClusterError, match="100 workers in one process; wanted 1"):
+            found.resize(100)
+        assert kept.result().tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("where", [4, None, ("local", 4)])
+def test_an_address_that_is_no_text_is_refused(where):
+    with pytest.raises(ClusterError, match="wanted text, such as 'local:4x2'"):
+        mw.cluster(where)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda connection: connection.call("status"),
+        lambda connection: connection.store(np.ones(2)),
+        lambda connection: connection.load(("reference",)),
+    ],
+)
+def test_nothing_reaches_ray_after_it_was_left_which_would_start_another(
+    monkeypatch, use
+):
+    context = SimpleNamespace(gcs_address="here")
+    left = SimpleNamespace(
+        is_initialized=lambda: False, get_runtime_context=lambda: context
+    )
+    monkeypatch.setattr(ray_connection, "require_ray", lambda: left)
+    connection = ray_connection.RayConnection(None, True, True, "")
+    with pytest.raises(ClusterError, match="has left Ray: the cluster was closed"):
+        use(connection)

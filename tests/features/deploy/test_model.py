@@ -95,6 +95,40 @@ def test_an_input_that_its_dtype_does_not_hold_is_refused(given):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "given"),
+    [
+        ("float32", [1e39, 0.0]),
+        ("float32", [1j, 0.0]),
+        ("float16", [70_000.0, 0.0]),
+        ("bfloat16", [1e39, 0.0]),
+        ("bool", [0.5, 1.0]),
+        ("bool", [np.nan, 1.0]),
+        ("int8", [200, 0]),
+    ],
+)
+def test_values_out_of_the_range_of_any_dtype_are_refused(dtype, given):
+    with pytest.raises(ValueError, match=f"tokens has values that {dtype} does not"):
+        checked_input(given, PORT | {"dtype": dtype})
+
+
+@pytest.mark.parametrize("given", [None, ["a", "b"], {"x": 1}, [object(), object()]])
+def test_an_input_that_is_no_array_of_numbers_is_refused(given):
+    with pytest.raises(ValueError, match=r"tokens is .*which is no array of numbers"):
+        checked_input(given, PORT | {"dtype": "float32"})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "complex64"])
+@pytest.mark.parametrize("given", [[0.1, np.inf], [np.nan, -np.inf], [1, 2]])
+def test_floats_are_rounded_and_keep_nan_and_infinity(dtype, given):
+    for start in ("float64", "float32", "float16", "bfloat16"):
+        array = np.array(given, jnp.dtype(start))
+        taken = checked_input(array, PORT | {"dtype": dtype})
+        assert taken.dtype == jnp.dtype(dtype)
+        wanted = array.astype(jnp.dtype(dtype)).astype(complex)
+        np.testing.assert_array_equal(taken.astype(complex), wanted)
+
+
+@pytest.mark.parametrize(
     "given", [[0.0, 1.0], [True, False], np.array([-5, 7], "int64")]
 )
 def test_an_input_that_its_dtype_holds_is_taken(given):

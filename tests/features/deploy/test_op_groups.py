@@ -180,6 +180,42 @@ def test_models_of_every_style_are_deployed(name, target, tmp_path):
     assert record.error < limit
 
 
+def test_the_record_names_no_difference_of_an_op_of_constants(tmp_path):
+    def windowed(params, x):
+        return x * jnp.hanning(16) @ params
+
+    args = np.ones((16, 2), np.float32), np.ones((1, 16), np.float32)
+    record = mw.deploy(windowed, args, to="litert", out=tmp_path / "out")
+    assert record.differences == ()
+
+
+def test_a_model_of_which_nothing_can_be_int8_is_refused(tmp_path):
+    args = np.ones(3, np.float32), np.ones(3, np.float32)
+    with pytest.raises(DeployError, match="neither a product nor a convolution"):
+        mw.deploy(
+            lambda params, x: params + x,
+            args,
+            to="onnx",
+            out=tmp_path / "out",
+            quantize="int8",
+            calibration=[{"x": args[1]}],
+        )
+
+
+def test_bfloat16_inputs_reach_a_runtime_that_has_them(tmp_path):
+    def doubled(params, x):
+        return x * params
+
+    args = np.array([2, 3], jnp.bfloat16), np.array([1, np.inf], jnp.bfloat16)
+    record = mw.deploy(doubled, args, to="iree-cpu", out=tmp_path / "out")
+    assert record.error == 0
+    loaded = load_deployed(tmp_path / "out")
+    found = loaded(x=np.array([0.1, np.nan]))["out"]
+    assert found.dtype == jnp.bfloat16
+    assert float(found[0]) == float(args[0][0] * jnp.bfloat16(0.1))
+    assert np.isnan(float(found[1]))
+
+
 def test_the_record_names_dtypes_and_values_that_differ(tmp_path):
     fn, args = MODELS["bfloat16"]()
 

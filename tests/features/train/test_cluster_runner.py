@@ -79,6 +79,9 @@ class ElasticEngine:
     async def start(self, size, attempt):
         return ElasticGang(attempt, size.devices)
 
+    def require_possible(self, size):
+        assert size.workers == 1
+
 
 class BlinkingRunner(ClusterRunner):
     """A runner on eight devices, which are four for a while that it does not see."""

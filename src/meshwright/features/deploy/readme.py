@@ -16,7 +16,8 @@ Nothing is loaded from elsewhere: the runtime lies in `ort/`.
 """
 
 _STEP = """
-The model is a training step: its state is among the inputs and the outputs.
+The model takes a state and returns its next one, as training steps and caches do. Give the
+new state to the next call:
 
     inputs = model.next_inputs(inputs, outputs)
 """

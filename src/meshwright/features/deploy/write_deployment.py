@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from meshwright.errors import DeployError
 from meshwright.features.deploy.deployment import Deployment
 from meshwright.features.deploy.folder import ABOUT_FILE, files_of, staged
+from meshwright.features.deploy.legal.folding import fold_constants
 from meshwright.features.deploy.legal.wide_floats import narrow_floats, widen_model
 from meshwright.features.deploy.readme import readme_text
 from meshwright.features.deploy.source.deploy_options import DeployOptions
@@ -57,7 +58,8 @@ def deploy_model(
     """
     narrow = narrow_floats(model.program)
     lacking = tuple(dtype for dtype in narrow if dtype in target.lacks)
-    differences = differences_of(model.program, target.differences)
+    computed = fold_constants(model.program)  # what is left to the runtime
+    differences = differences_of(computed, target.differences)
     limit = max((LARGEST_ERRORS[d] for d in narrow), default=LARGEST_ERROR)
     model = widen_model(model, lacking) if lacking else model
     with staged(out) as folder:

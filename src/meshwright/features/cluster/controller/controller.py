@@ -310,7 +310,9 @@ class Controller:
         self._require_operator(self._sessions.require(session))
         if type(workers) is not int or workers < 1:
             raise ClusterError(f"{workers!r} workers; wanted a number >= 1")
-        self.island.resize(GangSize(workers, self.island.size.devices))
+        size = GangSize(workers, self.island.size.devices)
+        self.island.engine.require_possible(size)
+        self.island.resize(size)
 
     async def shutdown(self, session: str) -> None:
         """End all sessions and all workers."""

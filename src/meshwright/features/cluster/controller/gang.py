@@ -78,3 +78,7 @@ class GangEngine(Protocol):
         Raises `ClusterError` if they cannot be started.
         """
         ...
+
+    def require_possible(self, size: GangSize) -> None:
+        """Raise `ClusterError` for a size that this engine can never start."""
+        ...

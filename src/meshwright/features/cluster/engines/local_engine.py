@@ -76,9 +76,16 @@ class LocalEngine:
 
     async def start(self, size: GangSize, attempt: int) -> Gang:
         """Start a gang; raises `ClusterError` unless one worker is wanted."""
-        if size.workers != 1:
-            raise ClusterError(f"{size.workers} workers in one process; wanted 1")
+        self.require_possible(size)
         return LocalGang(attempt)
+
+    def require_possible(self, size: GangSize) -> None:
+        """Raise `ClusterError` unless one worker is wanted."""
+        if size.workers != 1:
+            raise ClusterError(
+                f"{size.workers} workers in one process; wanted 1, as the devices of a "
+                "process are one worker"
+            )
 
 
 class ThreadConnection:

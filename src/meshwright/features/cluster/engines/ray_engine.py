@@ -208,6 +208,9 @@ class RayEngine:
             undo.pop_all()
         return RayGang(attempt, actors, answers, self.platform)
 
+    def require_possible(self, size: GangSize) -> None:
+        """Refuse nothing: machines that are missing may join Ray later."""
+
     async def _join(self, actors: list[Any], size: GangSize) -> list[Any]:
         """Start workers, add them to `actors`, and return their answers to `join`."""
         ray = require_ray()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -58,29 +59,48 @@ def _load_runtime(home: Path) -> Any:
 def checked_input(array: Any, port: dict[str, Any]) -> np.ndarray:
     """An array in the dtype and the shape of an input.
 
-    Raises `ValueError` for fractions where whole numbers are wanted, and for whole numbers
-    that the dtype does not hold.
+    Raises `ValueError` for what is no array of numbers, and for values that the dtype does
+    not hold: fractions among integers, complex numbers, and numbers that are too large.
     """
     given, dtype = np.asarray(array), _dtype(port["dtype"])
-    with np.errstate(invalid="ignore", over="ignore"):
+    if given.dtype.kind in "OSUMm":
+        raise ValueError(
+            f"{port['name']} is {array!r:.60}, which is no array of numbers; wanted "
+            f"{port['dtype']} {port['shape']}"
+        )
+    if list(given.shape) != port["shape"]:
+        raise ValueError(
+            f"{port['name']} has shape {list(given.shape)}; wanted {port['shape']}"
+        )
+    with np.errstate(invalid="ignore", over="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of imaginary parts, which are compared below
         plain = np.asarray(given, dtype, order="C")
-    if dtype.kind in "iu" and given.dtype != dtype and np.any(plain != given):
+    lost = _lost_values(given, plain)
+    if np.any(lost):
         raise ValueError(
             f"{port['name']} has values that {port['dtype']} does not hold, such as "
-            f"{given[plain != given].flat[0]}"
-        )
-    if list(plain.shape) != port["shape"]:
-        raise ValueError(
-            f"{port['name']} has shape {list(plain.shape)}; wanted {port['shape']}"
+            f"{given[lost].flat[0]}"
         )
     return plain
+
+
+def _lost_values(given: np.ndarray, plain: np.ndarray) -> Any:
+    """Where the dtype of `plain` does not hold the values of `given`, but for rounding."""
+    if given.dtype == plain.dtype:
+        return np.zeros(given.shape, bool)
+    if plain.dtype.kind in "biu":
+        return plain != given
+    if plain.dtype.kind == "c":
+        return np.isinf(plain) & ~np.isinf(given)
+    is_too_large = np.isinf(plain.astype(np.float64)) & np.isfinite(given)
+    return is_too_large | (np.imag(given) != 0)
 
 
 def _dtype(name: str) -> Any:
     if name == "bfloat16":
         import ml_dtypes
 
-        return ml_dtypes.bfloat16
+        return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)
 
 

@@ -24,6 +24,7 @@ from meshwright.features.deploy.source.model import SourceModel
 
 Inputs = Mapping[str, Any]
 
+_PRODUCTS = ("conv_general_dilated", "dot_general")
 _ONNX_OPS = ("Conv", "MatMul")
 _LITERT_OPS = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
@@ -32,8 +33,14 @@ def calibration_of(model: SourceModel, options: DeployOptions) -> list[dict[str,
     """The calibration inputs as arrays of the model's dtypes.
 
     If the caller gave none, the arguments of the deployment are the only calibration
-    input.
+    input. Raises `DeployError` for a model without products and convolutions, since its
+    int8 form would be the float form.
     """
+    if not any(op.kind in _PRODUCTS for op in model.program.walk()):
+        raise DeployError(
+            "quantize='int8' finds neither a product nor a convolution in the model; "
+            "deploy it without"
+        )
     ports = {port.name: port for port in model.inputs}
     names = list(ports)
     if not options.calibration:
