@@ -15,6 +15,7 @@ from meshwright.features.codesign.accelerator.mapping.folds import (
     best_splits,
 )
 from meshwright.features.codesign.accelerator.mapping.tiles import (
+    BUFFERS,
     LoopTiling,
     Misfit,
     Sizes,
@@ -112,9 +113,10 @@ class ProductMapping:
         for memory, tiling in self.tilings.items():
             tile = " x ".join(map(str, tiling.tile))
             loops = ", ".join(tiling.order)
+            whole = f", {tiling.kept} whole" if tiling.kept else ""
             yield (
-                f"{memory}: loops over {loops}; tile {tile} (m x n x k), "
-                f"{tiling.held_bytes / 1024:.1f} KiB"
+                f"{memory}: loops over {loops}; tile {tile} (m x n x k)"
+                f"{whole}, {tiling.held_bytes / 1024:.1f} KiB"
             )
         s = self.split
         yield f"PEs: batch / {s.batch}, m / {s.m}, n / {s.n}"
@@ -224,7 +226,8 @@ def _outer_tilings(
         return
     room, least = float(chip.global_bytes), least_tile(chip)
     for share in _MODERATE_SHARES:
-        yield best_tiling(_sizes(product), (room,), least, share * room)
+        sizes = _sizes(product)
+        yield best_tiling(sizes, (room,), least, share * room, may_keep=False)
 
 
 def _mapping(
@@ -284,8 +287,11 @@ def _inner_tiling(
         sums * m * n,
     )
     room = _l1_room(chip)
-    seen = Sizes(part, scaled, sizes.halo, sizes.row_m)
-    return best_tiling(seen, room, least_tile(chip))
+    least = least_tile(chip)
+    # An array that keeps no sums adds those of its next fold in the PE's memory.
+    adds_there = chip.dataflow != "output" and sizes.dims[2] > least[2]
+    seen = Sizes(part, scaled, sizes.halo, sizes.row_m, adds_there)
+    return best_tiling(seen, room, least)
 
 
 def _inside_bytes(
@@ -303,7 +309,9 @@ def _inside_bytes(
     part = (-(-outer.tile[0] // split.m), -(-outer.tile[1] // split.n), outer.tile[2])
     is_whole = [t >= p for t, p in zip(inner.tile, part, strict=True)]
     held = (is_whole[0] and is_whole[2], is_whole[2] and is_whole[1])
-    kept = (*held, is_whole[0] and is_whole[1], is_whole[0] and is_whole[1])
+    held = (*held, is_whole[0] and is_whole[1])
+    kept = [w or inner.kept == name for w, name in zip(held, BUFFERS, strict=True)]
+    kept.append(kept[2])
     return [
         batch * (o if is_kept else i * p * tiles)
         for o, i, p, is_kept in zip(outer.bytes, inner.bytes, parts, kept, strict=True)
@@ -323,7 +331,7 @@ def _l1_room(chip: Accelerator) -> tuple[float, ...]:
 
 
 def _array_bytes(product: ArrayProduct, chip: Accelerator, split: Split) -> float:
-    """Bytes that arrays exchange with the first memories, over all folds."""
+    """Bytes that arrays exchange with the first memories; the first fold reads no sums."""
     e = product.extents
     part, pes = e.divided(split), split.batch * split.m * split.n
     rows, columns = chip.array
@@ -335,7 +343,7 @@ def _array_bytes(product: ArrayProduct, chip: Accelerator, split: Split) -> floa
         read = m * k * -(-n // columns) + k * n * -(-m // rows)
         sums = m * n
     elif chip.dataflow == "input":
-        read, sums = m * k + k * n * -(-m // columns), 2 * m * n * -(-k // rows)
+        read, sums = m * k + k * n * -(-m // columns), m * n * (2 * -(-k // rows) - 1)
     else:
-        read, sums = k * n + m * k * -(-n // columns), 2 * m * n * -(-k // rows)
+        read, sums = k * n + m * k * -(-n // columns), m * n * (2 * -(-k // rows) - 1)
     return pes * part.batch * (read * itemsize + sums * SUM_BYTES)

@@ -1,0 +1,36 @@
+"""Mappings of products against zigzag-dse 3.9.1, which enumerates orders of loops."""
+
+import pytest
+
+from benchmarks.codesign.zigzag_runs import DESIGN, counted, covered, loops_of
+from meshwright.codesign import accelerator as acc
+
+pytestmark = [
+    pytest.mark.codesign,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [
+        (3136, 64, 256),
+        (49, 2048, 512),
+        (196, 384, 64),
+        (64, 2048, 1024),
+        (49, 512, 2048),
+    ],
+)
+def test_a_mapping_is_as_good_as_the_best_of_zigzag(m, n, k, tmp_path):
+    """By its count and by ours: tiles that divide each dim, so that both mean the same."""
+    extents = {"M": m, "N": n, "K": k}
+    best = counted(tmp_path, extents, "EDP")
+    ours = acc.map_product(DESIGN, m=m, n=n, k=k, dataflow="ws")
+    assert ours.energy_j * 1e12 == pytest.approx(best.energy_pj, rel=0.15)
+    assert ours.cycles + ours.stall_cycles == pytest.approx(best.cycles, rel=0.15)
+    same = min(
+        counted(tmp_path, covered(loops, extents), "EDP", loops).energy_pj
+        for loops in (loops_of(ours, extents, divides) for divides in (True, False))
+    )
+    assert same <= 1.05 * best.energy_pj
