@@ -205,7 +205,7 @@ def test_a_process_refuses_a_number_of_workers_that_it_can_never_have_and_goes_o
 
 @pytest.mark.parametrize("where", [4, None, ("local", 4)])
 def test_an_address_that_is_no_text_is_refused(where):
-    with pytest.raises(ClusterError, match="wanted text, such as 'local:4x2'"):
+    with pytest.raises(ClusterError, match="wanted 'inline', 'local:4x2'"):
         mw.cluster(where)
 
 
