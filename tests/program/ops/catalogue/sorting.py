@@ -33,6 +33,9 @@ def _sum_of_largest(x):
     return jnp.sum(lax.top_k(x, 2)[0] ** 2)
 
 
+_SOME_NAN = np.where(_WIDE > 1, np.float32(np.nan), np.round(_WIDE))
+"""With equal elements."""
+
 EXAMPLES: list[Example] = [
     Example("sort_last", lambda x: jnp.sort(x), (_X,)),
     Example("sort_middle", lambda x: lax.sort(x, dimension=1, is_stable=False), (_X,)),
@@ -46,6 +49,8 @@ EXAMPLES: list[Example] = [
     Example("top_k_middle", lambda x: lax.top_k(x, 2, axis=1), (_X,)),
     Example("approx_max_k", lambda x: lax.approx_max_k(x, 3), (_X,)),
     Example("approx_min_k", lambda x: lax.approx_min_k(x, 2, 1), (_X,)),
+    Example("approx_max_k_nan", lambda x: lax.approx_max_k(x, 3), (_SOME_NAN,)),
+    Example("approx_min_k_nan", lambda x: lax.approx_min_k(x, 3), (_SOME_NAN,)),
     Example(
         "approx_max_k_raw",
         lambda x: lax.approx_max_k(x, 3, 0, aggregate_to_topk=False)[0].max(0),

@@ -191,13 +191,21 @@ def _approximate_top_of_parts(
     whole = {**op.params, "reduction_input_size_override": size}
     values, places = builder.apply(op, (x,), [shape, shape], whole)
     places = _in_whole_dim(builder, places, axes, x.shape[axis])
-    keys = builder.unary("neg", values) if op.params["is_max_k"] else values
-    keys = builder.all_gather(keys, axis, axes)
-    places = builder.all_gather(places, axis, axes)
-    keys, places = builder.sort_by_first(keys, places, axis)
-    keys, places = (builder.slice(v, axis, 0, k) for v in (keys, places))
-    best = builder.unary("neg", keys) if op.params["is_max_k"] else keys
-    return best, places
+    found = [builder.all_gather(v, axis, axes) for v in (values, places)]
+    if not op.params["is_max_k"]:
+        best = builder.sort_by_first(found[0], found[1], axis)
+        return tuple(builder.slice(v, axis, 0, k) for v in best)
+    # The last ones, backwards: NaN is the largest, and the first of equal ones wins.
+    best = builder.sort_by_first(*(_backwards(builder, v, axis) for v in found), axis)
+    size = best[0].shape[axis]
+    return tuple(
+        _backwards(builder, builder.slice(v, axis, size - k, size), axis) for v in best
+    )
+
+
+def _backwards(builder: Builder, x: Value, axis: int) -> Value:
+    """The elements along a dim in reverse order."""
+    return builder.emit("rev", (x,), x.shape, x.dtype, dims=(axis,))
 
 
 def _off_dim(op: Op, dim: int) -> FactorRule:
