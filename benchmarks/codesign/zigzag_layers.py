@@ -1,12 +1,11 @@
-"""Cycles and energy of the products of known layers, beside zigzag (extra `codesign`).
+"""Cycles and energy of the products of known layers, beside zigzag.
 
-    python -m benchmarks codesign zigzag_layers
+    python -m benchmarks codesign zigzag_layers   # after make .venv-codesign/.installed
 
 A weight-stationary array of 32 x 32 with one buffer of 256 KiB; both sides take the same
 energy for each byte and each multiplication. For each product: our figures divided by
 those of the best mapping that zigzag finds, and zigzag's count of our mapping divided by
-its count of its own. Exit status 1 if a figure is outside of 15 %, or our mapping more
-than 5 % worse by its count; docs/accelerator.md says where and why.
+its count of its own. docs/accelerator.md says where they differ, and why.
 
 Zigzag's tiles divide a dim; ours need not. Where they do not, zigzag counts the next
 smaller tile that does, or as many of ours as cover the dim, whichever it finds better.
@@ -61,8 +60,6 @@ LAYERS: dict[str, tuple[tuple[int, int, int], ...]] = {
 }  # fmt: skip
 """M, N and K of products: of convolutions the pointwise ones, images of 224 pixels."""
 
-NEAR, WORSE = 0.15, 0.05
-
 
 def compared(folder: Path, known: Any, m: int, n: int, k: int) -> dict[str, Any]:
     """Our figures of a product and zigzag's, and the ratios.
@@ -93,7 +90,7 @@ def compared(folder: Path, known: Any, m: int, n: int, k: int) -> dict[str, Any]
 
 
 @benchmark(ONLY, out=STORED)
-def main(options: Options) -> int:
+def main(options: Options) -> None:
     """Compare the products, and print a line for each."""
     rows: dict[str, Any] = options.stored({"products": {}})["products"]
     for model, products in LAYERS.items():
@@ -112,13 +109,6 @@ def main(options: Options) -> int:
             f"{key:22s} {min(found):.3f} to {max(found):.3f}, "
             f"median {statistics.median(found):.3f}"
         )
-    return int(any(_is_outside(row) for row in rows.values()))
-
-
-def _is_outside(row: dict[str, Any]) -> bool:
-    far = max(abs(row["cycles_ratio"] - 1), abs(row["energy_ratio"] - 1))
-    worse = max(row["counted_cycles_ratio"], row["counted_energy_ratio"]) - 1
-    return far > NEAR or worse > WORSE
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Products in zigzag-dse 3.9.1, which searches mappings of its own (extra `codesign`)."""
+"""Products in zigzag-dse 3.9.1 (in requirements-codesign.lock), which searches mappings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def counted(
 ) -> Counted:
     """The best mapping that zigzag finds for a goal, or its count of given loops.
 
-    goal: "energy" or "latency". loops: loops over folds and tiles, the innermost first.
+    goal: "energy", "latency", or "EDP" for their product.
+    loops: loops over folds and tiles, the innermost first.
     longest: the number of loops whose orders zigzag enumerates.
     """
     from zigzag.api import get_hardware_performance_zigzag
@@ -67,13 +68,15 @@ def counted(
         paths[name] = str(folder / f"{name}.yaml")
         Path(paths[name]).write_text(yaml.safe_dump(content, sort_keys=False))
     logging.disable(logging.WARNING)
-    with contextlib.redirect_stdout(io.StringIO()):
-        energy_pj, cycles, *_ = get_hardware_performance_zigzag(
-            paths["workload"], paths["hardware"], paths["mapping"], opt=goal,
-            dump_folder=str(folder / "dump"), lpf_limit=longest,
-            loma_show_progress_bar=False,
-        )  # fmt: skip
-    logging.disable(logging.NOTSET)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            energy_pj, cycles, *_ = get_hardware_performance_zigzag(
+                paths["workload"], paths["hardware"], paths["mapping"], opt=goal,
+                dump_folder=str(folder / "dump"), lpf_limit=longest,
+                loma_show_progress_bar=False,
+            )  # fmt: skip
+    finally:
+        logging.disable(logging.NOTSET)
     return Counted(float(cycles), float(energy_pj))
 
 

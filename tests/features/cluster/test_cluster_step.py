@@ -136,6 +136,7 @@ def test_a_released_slice_is_named_at_the_call_that_uses_it(cluster):
     step = mw.partition(jnp.tanh, part)
     handle = step(np.zeros(4, np.float32))
     part.release()
+    part.release()
     for use in (lambda: part.put(1.0), lambda: step(np.zeros(4, np.float32))):
         with pytest.raises(ClusterError, match=r"Slice\(data=2.*was released; take"):
             use()

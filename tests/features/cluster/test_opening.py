@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -182,17 +181,6 @@ def test_other_errors_of_ray_are_raised_at_once(no_ray):
     with pytest.raises(ValueError, match="an option"):
         ray_address.join_ray(ray, None)
     assert ray.starts == 1
-
-
-def test_a_cluster_in_this_process_is_closed_twice_and_then_says_that_it_is_closed():
-    found = mw.cluster("inline")
-    found.close()
-    again = threading.Thread(target=found.close, daemon=True)
-    again.start()
-    again.join(10)
-    assert not again.is_alive()
-    with pytest.raises(ClusterError, match="was closed; make another"):
-        found.status()
 
 
 def test_a_process_refuses_a_number_of_workers_that_it_can_never_have_and_goes_on():

@@ -220,7 +220,12 @@ class Slice:
         return [Transfer(program, tuple(far.values()), named, numbers)]
 
     def release(self) -> None:
-        """Give the devices back; the programs that were defined for them are forgotten."""
+        """Give the devices back; the programs that were defined for them are forgotten.
+
+        A second release does nothing.
+        """
+        if self._is_released:
+            return
         self.session.wait_taken()  # a release would overtake calls that still wait
         self.session.ask("release", self.number)
         self._is_released = True

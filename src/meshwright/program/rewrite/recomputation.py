@@ -35,9 +35,11 @@ def wait_for_cotangents(program: Program) -> Program:
 
     A barrier that waits only for a kept value lets a scheduler recompute right after the
     forward pass. What was recomputed is then live as long as if it had been kept. So each
-    barrier also waits for the other operand of the first op that is not recomputed itself
-    and reads the recomputed value; that operand has to be computed before the barrier. If
-    there is none, it waits for what the barrier before it waits for.
+    barrier also waits for what the first op that is not recomputed reads beside values that
+    come from the barrier, mostly a cotangent. It waits for a value that is stored anyway
+    (`_latest_stored`) and computed before the barrier. If that op has none, the next one
+    counts; if no op has, the barrier waits for what the barrier before it waits for. Ops in
+    bodies of loops are left as they are.
     """
     ops = list(program.ops)
     made_at = {result: index for index, op in enumerate(ops) for result in op.results}
@@ -51,7 +53,7 @@ def wait_for_cotangents(program: Program) -> Program:
 
 
 def _awaited(ops: Sequence[Op], start: int, made_at: dict[Value, int]) -> Value | None:
-    """The value for which a barrier waits; `None` if its reader has no other operand.
+    """The value for which a barrier waits; `None` if no op reads a stored one beside it.
 
     start: index of the barrier. made_at: index of the op that computes each value.
     """

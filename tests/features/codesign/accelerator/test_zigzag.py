@@ -1,4 +1,8 @@
-"""Mappings of products against zigzag-dse 3.9.1, which enumerates orders of loops."""
+"""Mappings of products against zigzag-dse 3.9.1, which enumerates orders of loops.
+
+The products are large enough for the first load to matter little, and their tiles divide
+their dims; `benchmarks/codesign/zigzag_layers.py` has others.
+"""
 
 import pytest
 
@@ -23,7 +27,7 @@ pytestmark = [
     ],
 )
 def test_a_mapping_is_as_good_as_the_best_of_zigzag(m, n, k, tmp_path):
-    """By its count and by ours: tiles that divide each dim, so that both mean the same."""
+    """Energy and cycles within 15 %; by its count ours takes at most 5 % more energy."""
     extents = {"M": m, "N": n, "K": k}
     best = counted(tmp_path, extents, "EDP")
     ours = acc.map_product(DESIGN, m=m, n=n, k=k, dataflow="ws")

@@ -196,7 +196,8 @@ def _approximate_top_of_parts(
         best = builder.sort_by_first(found[0], found[1], axis)
         return tuple(builder.slice(v, axis, 0, k) for v in best)
     # The last ones, backwards: NaN is the largest, and the first of equal ones wins.
-    best = builder.sort_by_first(*(_backwards(builder, v, axis) for v in found), axis)
+    values, places = (_backwards(builder, v, axis) for v in found)
+    best = builder.sort_by_first(values, places, axis)
     size = best[0].shape[axis]
     return tuple(
         _backwards(builder, builder.slice(v, axis, size - k, size), axis) for v in best
