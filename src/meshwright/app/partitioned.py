@@ -46,7 +46,7 @@ class Partitioned:
     _donated: frozenset[str]
     _loops: Mapping[str, int]
     _specialized: dict[Any, Specialized] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set[str])
+    _past_warnings: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self.__name__ = getattr(self.fn, "__name__", "partitioned")
@@ -63,7 +63,7 @@ class Partitioned:
             self.capture(*args, **kwargs), self.mesh, self.tactics, self.gather
         )
         if plan.decided is not None:
-            warn_each(plan.decided.work.warnings, self._told)
+            warn_each(plan.decided.work.warnings, self._past_warnings)
         return plan
 
     def decide(self, *args: Any, **kwargs: Any) -> Decided:
@@ -225,7 +225,9 @@ class Partitioned:
         if specialized is None:
             how = self.mesh, self.tactics, self.gather
             fn, captured = call.bind(self.fn), self._capture(call)
-            specialized = Specialized(fn, captured, call.names, *how, self._told)
+            specialized = Specialized(
+                fn, captured, call.names, *how, self._past_warnings
+            )
             self._specialized[key] = specialized
         return specialized, leaves
 

@@ -16,9 +16,13 @@ def warn(message: str) -> None:
     )
 
 
-def warn_each(messages: Iterable[str], told: set[str]) -> None:
-    """Issue a `MeshwrightWarning` for each message that is not in `told`, and add it."""
+def warn_each(messages: Iterable[str], past: set[str] | None = None) -> None:
+    """Issue a `MeshwrightWarning` for each message that is not in `past`, and add it there.
+
+    past: the messages of earlier warnings; `None` if there were none.
+    """
+    past = set[str]() if past is None else past
     for message in messages:
-        if message not in told:
-            told.add(message)
+        if message not in past:
+            past.add(message)
             warn(message)

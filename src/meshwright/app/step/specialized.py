@@ -39,7 +39,7 @@ class Specialized:
     fn: the original function of the traced (not static) arguments.
     captured: the traced program.
     names: names of the traced positional arguments.
-    told: warnings that the user has seen, which are not issued again.
+    past_warnings: messages of warnings that are not issued again.
     """
 
     fn: Callable[..., Any]
@@ -48,14 +48,14 @@ class Specialized:
     mesh: Mesh
     tactics: tuple[Tactic, ...]
     gather: Gather
-    told: set[str]
+    past_warnings: set[str]
 
     @cached_property
     def decided(self) -> Decided:
         """The sharding decisions and the device program."""
         how = self.mesh, self.tactics, self.gather
         decided = decide(self.captured, *how, workarounds=XLA_WORKAROUNDS)
-        warn_each(decided.work.warnings, self.told)
+        warn_each(decided.work.warnings, self.past_warnings)
         return decided
 
     @cached_property

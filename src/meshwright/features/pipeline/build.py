@@ -78,7 +78,7 @@ def divided_batch(captured: Captured, axis: Mesh, batch: tuple[str, ...]) -> Wor
 def find_step(captured: Captured, options: Options) -> Microbatches:
     """Split a captured step into microbatches: the ops of one, and the sums over all."""
     work = divided_batch(captured, microbatch_axis(options), options.batch)
-    warn_each(work.warnings, set())
+    warn_each(work.warnings)
     return find_microbatches(lower_unrolled(work.state), options.has_own_statistics)
 
 

@@ -30,7 +30,7 @@ def jax_dtype(name: str) -> Any:
 
 
 def python_integers(param: Any) -> Any:
-    """An equation's parameter with Python's integers in place of NumPy's.
+    """An equation's parameter with Python's integers in place of NumPy's, in tuples too.
 
     JAX itself leaves NumPy's there, such as in the paddings of a convolution's gradient;
     bytes that are counted with them could not be written as JSON.

@@ -82,8 +82,9 @@ def refuse(
     named = list(rows)[:_MOST_NAMED]
     more = f"\n  and {len(rows) - len(named)} more" if len(rows) > len(named) else ""
     lines = "".join(f"\n  {row}" for row in named)
-    if any(op.kind in _OF_LAPACK for op, _ in ops):
-        hint = _LAPACK_HINT
+    from_lapack = [op.kind in _OF_LAPACK for op, _ in ops]
+    if any(from_lapack):
+        hint = _LAPACK_HINT if all(from_lapack) else f"{hint} {_LAPACK_HINT}"
     return DeployError(f"{target} cannot express{lines}{more}\n{hint}")
 
 

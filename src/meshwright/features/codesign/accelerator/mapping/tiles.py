@@ -89,7 +89,7 @@ class Misfit:
 
 BUFFERS = ("inputs", "weights", "outputs")
 
-NONE = -1
+_NO_OPERAND = -1
 """In place of an operand's number: none stays whole."""
 
 
@@ -111,7 +111,7 @@ def best_tiling(
     floors = np.minimum(np.array(least, np.int64), dims)
     limits = np.array(room if len(room) == 3 else (room[0], -1.0, -1.0), np.float64)
     weights = np.array([*sizes.bytes, sizes.bytes[3 if sizes.sums_inside else 2]])
-    held = _held(floors, dims, weights, NONE)
+    held = _held(floors, dims, weights, _NO_OPERAND)
     misfit = _misfit(held, limits)
     if misfit is not None:
         return misfit
@@ -129,7 +129,7 @@ def best_tiling(
             float(crossing[3]),
         ),
         float(held_bytes),
-        BUFFERS[kept] if kept != NONE else "",
+        BUFFERS[kept] if kept != _NO_OPERAND else "",
     )
 
 
@@ -250,13 +250,13 @@ def _search(  # noqa: PLR0913  numba takes no records
     dims: Ints, weights: Floats, limits: Floats, tiles_m: Ints, tiles_n: Ints,
     tiles_k: Ints, halo: float, row_m: int, moderate: float, may_keep: bool,
 ) -> tuple[Ints, int, Floats, float, int]:  # fmt: skip
-    best, best_held, best_order, best_kept = np.inf, np.inf, 0, NONE
+    best, best_held, best_order, best_kept = np.inf, np.inf, 0, _NO_OPERAND
     best_tile = np.array([tiles_m[0], tiles_n[0], tiles_k[0]])
     best_moved = np.zeros(4)
     least = weights[0] + weights[1] + weights[2]
     tile = np.empty(3, np.int64)
-    for kept in range(NONE, 3):
-        if kept != NONE and (best <= least * (1 + 1e-9) or not may_keep):
+    for kept in range(_NO_OPERAND, 3):
+        if kept != _NO_OPERAND and (best <= least * (1 + 1e-9) or not may_keep):
             break
         for m in tiles_m:
             for n in tiles_n:
@@ -266,7 +266,9 @@ def _search(  # noqa: PLR0913  numba takes no records
                     continue
                 tile[2] = largest
                 held = _held(tile, dims, weights, kept).sum()
-                is_better = kept == NONE and _is_better(held, best_held, moderate)
+                is_better = kept == _NO_OPERAND and _is_better(
+                    held, best_held, moderate
+                )
                 if best <= least * (1 + 1e-9) and not is_better:
                     continue
                 for order in range(6):
