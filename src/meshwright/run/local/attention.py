@@ -29,8 +29,9 @@ def attention(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
     primitive: Any = op.primitive
     if call.why_whole or not _is_manual():
         return primitive.bind(*operands, **params)
-    params.pop("score_mod")
-    params.update(score_mod_name=None, score_mod_jaxpr=None)
+    if "score_mod" in params:  # a parameter of newer releases of jax
+        params.pop("score_mod")
+        params.update(score_mod_name=None, score_mod_jaxpr=None)
     return PRIMITIVES[op.kind].bind(*operands, **params)
 
 

@@ -64,7 +64,7 @@ class Attention:
         params, operands = self.op.params, self.op.operands
         if params["dropout_rate"] > 0:
             return "its dropout depends on the position within the device's part"
-        if params["score_mod"] is not None:
+        if params.get("score_mod") is not None:
             return "it calls a function on scores, by their position"
         if any(len(operands[i].shape) == 4 for i in _PAGES):
             return "its keys and values are in pages"
