@@ -271,6 +271,7 @@ def target():
     ("options", "message"),
     [
         (["--machine", "tpu-v5e"], "how many chips?"),
+        (["--machine", "tpu-v9"], "there is no machine 'tpu-v9'"),
         (["--machine", "tpu-v55", "--chips", "8"], "tpu-v55"),
         (["--mesh", "data=8", "--search", "tree"], "a search needs a machine"),
         ([*SEARCH, "--budget", "0"], "budget_s is 0"),

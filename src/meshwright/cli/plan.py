@@ -23,7 +23,7 @@ from meshwright.cli.plans.searched_plan import (
     search_plan,
 )
 from meshwright.errors import TargetError
-from meshwright.machine import parse_mesh
+from meshwright.machine import load_machine, parse_mesh
 from meshwright.partitioner.lower import Gather
 from meshwright.planner.driver.request import SearchRequest
 from meshwright.predict.energy import find_location
@@ -199,6 +199,7 @@ def _check_search(context: typer.Context) -> None:
             "compared for given tactics on a --mesh"
         )
     if values["chips"] is None and values["mesh"] is None:
+        load_machine(values["machine"])  # a wrong name is said first
         raise TargetError(
             "how many chips? add --chips 32, say, to search for a plan; or name a --mesh "
             "for tactics of your own"
