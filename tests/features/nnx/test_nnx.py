@@ -79,6 +79,9 @@ def test_modules_are_changed_as_by_nnx_jit():
         assert kernel[...].sharding.spec[0] == "data"
 
 
+@pytest.mark.skipif(
+    jax.__version_info__ < (0, 10, 2), reason="calls no exported program with keys"
+)
 def test_a_step_on_a_cluster_is_planned_checked_and_builds_its_modules():
     pytest.importorskip("flatbuffers")
 

@@ -178,7 +178,7 @@ def dropout_step(weights, x, key):
 
 
 EXPORTS_KEYS = pytest.mark.skipif(
-    jax.__version_info__ < (0, 12), reason="JAX calls no exported program with keys"
+    jax.__version_info__ < (0, 10, 2), reason="calls no exported program with keys"
 )
 
 

@@ -18,6 +18,9 @@ from tests.program.ops.catalogue.random import RAW, SAMPLERS
 from tests.program.ops.letters import f32, last_op, letters, rule_for
 from tests.program.ops.test_numbers import assert_same_numbers
 
+WIDE = ("threefry4x32", "philox4x32") if jax.__version_info__ >= (0, 10, 2) else ()
+"""Random generators with blocks of four words, which newer releases of JAX have."""
+
 
 def keys(shape=(), impl="threefry2x32"):
     return random.split(random.key(0, impl=impl), shape)
@@ -38,8 +41,7 @@ def _generator(words):
     ("impl", "expected"),
     [
         ("threefry2x32", "ab->abcd"),
-        ("threefry4x32", "ab->ab--"),
-        ("philox4x32", "ab->ab--"),
+        *((impl, "ab->ab--") for impl in WIDE),
         ("rbg", "--->----"),
         ("unsafe_rbg", "--->----"),
     ],
