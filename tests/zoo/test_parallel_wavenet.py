@@ -250,7 +250,7 @@ def test_the_teacher_stays_as_it_is_while_its_student_learns():
 def test_the_tiny_student_learns_what_its_teacher_says():
     """Teacher and student learn in turn; the divergence of the first is one of noise."""
     losses = [row["loss"] for row in parallel_wavenet.train(seed=0, steps=60)]
-    assert np.mean(losses[-5:]) < np.mean(losses[:3]) - 1.0
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:3])
 
 
 # -- bad configurations -----------------------------------------------------------------
