@@ -24,9 +24,9 @@ def source_of(arguments: list[str]) -> str | None:
     return sources[0] if "-c" in arguments and len(sources) == 1 else None
 
 
-def is_own(source: str) -> bool:
+def is_own(source: Path) -> bool:
     """Whether a source is a project's own, and none that CMake made to try something."""
-    path = Path(source).resolve()
+    path = source.resolve()
     return path.exists() and "CMakeFiles" not in path.parts
 
 
@@ -54,7 +54,7 @@ def unit_flags(arguments: list[str], source: str) -> list[str]:
     return flags
 
 
-def unit_name(source: str, root: str, flags: list[str]) -> str:
+def unit_name(source: Path, root: Path, flags: list[str]) -> str:
     """A name for a source with its flags: its path as one word, and a digest.
 
     A file that is compiled for a static and for a shared library makes two units.
