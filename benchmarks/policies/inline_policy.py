@@ -27,7 +27,7 @@ from meshwright.features.policies.compiler.projects.build import (
 )
 
 TREES, LEAVES, DECISIONS = 60, 32, 2000
-PAIRS = 5
+PAIRS = 9
 
 
 def drawn_policy(seed: int) -> InlinePolicy:

@@ -230,6 +230,28 @@ def test_a_build_asks_the_policy(
         assert (project / f"f{seed}.o").read_bytes() == made.object
 
 
+def test_a_build_keeps_what_make_shall_know(
+    cc: ClangCompiler, project: Path, tmp_path: Path
+) -> None:
+    """Dependencies name the build's object, and lie where the build looks for them."""
+    constant_policy(1.0).save(tmp_path / "policy.npz")
+    (project / "f0.h").write_text("")
+    (project / "f0.c").write_text('#include "f0.h"\n' + (project / "f0.c").read_text())
+    make = ["make", "f0.o"]
+    policy = tmp_path / "policy.npz"
+    makefile = project / "Makefile"
+    makefile.write_text(makefile.read_text().replace("-c -o", "-MMD -c -o"))
+    for check in (False, True):
+        status, _ = build_with_policy(
+            cc.clang, [*make, "-B"], policy, ["-Oz"], check=check
+        )
+        assert status == 0
+        assert (project / "f0.d").read_text().split() == ["f0.o:", "f0.c", "f0.h"]
+        (project / "f0.d").unlink()
+    left = {each.name for each in project.iterdir()}
+    assert left == {"Makefile", "f0.c", "f0.h", "f0.o", "f1.c", "f2.c"}
+
+
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_build_goes_on_without_its_policy(
     cc: ClangCompiler, project: Path, tmp_path: Path, sent: signal.Signals

@@ -9,7 +9,10 @@ import subprocess
 from pathlib import Path
 
 from meshwright.features.policies.compiler.driving.calls import Call
-from meshwright.features.policies.compiler.driving.commands import object_of
+from meshwright.features.policies.compiler.driving.commands import (
+    dependency_flags,
+    object_of,
+)
 from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.driving.settings import Settings
 from meshwright.features.policies.compiler.driving.spills import (
@@ -61,9 +64,10 @@ def advise(settings: Settings, call: Call, command: list[str], source: str) -> i
     )
     measured = settings.check and settings.decides != "inline"
     flags = [spill_flags(str(record)) if measured else () for record in records]
+    asking = [*command, *dependency_flags(call.arguments, source), *flags[0]]
     try:
         try:
-            note |= _advised(settings, call, [*command, *flags[0]], advised)
+            note |= _advised(settings, call, asking, advised)
         except (OSError, ValueError) as fault:
             note["fault"] = str(fault) or type(fault).__name__
             advised.unlink(missing_ok=True)

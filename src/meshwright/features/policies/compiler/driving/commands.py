@@ -40,6 +40,23 @@ def object_of(arguments: list[str], source: str) -> str:
     return Path(source).stem + ".o"
 
 
+def dependency_flags(arguments: list[str], source: str) -> list[str]:
+    """Flags with which a compilation to another file tells make what the build wants.
+
+    A compiler that writes dependencies names them, and the file that it writes them to,
+    after its object, unless the build names them.
+    """
+    if not any("-MD" in each or "-MMD" in each for each in arguments):
+        return []
+    made = object_of(arguments, source)
+    flags: list[str] = []
+    if not any(each.startswith(("-MT", "-MQ")) for each in arguments):
+        flags += ["-MT", made]
+    if not any(each.startswith(("-MF", "-Wp,")) for each in arguments):
+        flags += ["-MF", str(Path(made).with_suffix(".d"))]
+    return flags
+
+
 def unit_flags(arguments: list[str], source: str) -> list[str]:
     """Flags of a unit whose includes are in its text: without paths, output and -c."""
     flags: list[str] = []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from meshwright.features.policies.compiler.driving.calls import Call
 from meshwright.features.policies.compiler.driving.commands import (
+    dependency_flags,
     flags_digest,
     object_of,
     unit_flags,
@@ -43,7 +44,8 @@ def replay(settings: Settings, call: Call, command: list[str], source: str) -> i
     try:
         note["before"] = note["after"] = text_bytes(out)
         if found is not None:
-            note |= _tuned(settings, call, command, (out, found))
+            again = [*command, *dependency_flags(call.arguments, source)]
+            note |= _tuned(settings, call, again, (out, found))
     except (OSError, ValueError, struct.error, subprocess.TimeoutExpired) as fault:
         note["fault"] = str(fault)
     note["object"] = os.path.relpath(out, settings.root)
