@@ -63,10 +63,10 @@ def nested_flips(graph: CallGraph, inlined: frozenset[CallSite]) -> list[Flip]:
         else:
             brought = [within(each, site) for each in left.get(site.callee, ())]
         for yes in (True, False):
-            if all((each in inlined) == yes for each in (site, *brought)):
-                continue
-            if brought:
-                decisions = {site: True, **dict.fromkeys(brought, yes)}
+            decisions = {site: True, **dict.fromkeys(brought, yes)}
+            if brought and any(
+                (each in inlined) != decisions[each] for each in decisions
+            ):
                 flips.append(Flip(decisions, code.changed([site, *brought])))
     return flips
 
