@@ -175,7 +175,7 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
 
 
 def _once(notes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What compilations told, each of it once."""
+    """Notes of compilations, each of them once."""
     return list({repr(note): note for note in notes}.values())
 
 

@@ -74,7 +74,7 @@ def nested_flips(graph: CallGraph, inlined: frozenset[CallSite]) -> list[Flip]:
 def crossing_flips(
     graph: CallGraph, inlined: frozenset[CallSite], other: frozenset[CallSite]
 ) -> list[Flip]:
-    """For each function, the decisions of another state about the calls in its code."""
+    """Decisions of another state about the calls in one function, for each function."""
     code = _Code(graph, inlined)
     flips: list[Flip] = []
     known = sorted(code.sites | graph.sites(other), key=lambda site: site.caller)
