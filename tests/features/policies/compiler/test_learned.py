@@ -3,7 +3,10 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -267,6 +270,34 @@ def test_a_build_goes_on_without_its_policy(
     for seed in range(3):
         made = cc.compile(project / f"f{seed}.c", ["-Oz"])
         assert (project / f"f{seed}.o").read_bytes() == made.object
+
+
+@pytest.mark.parametrize("alive_s", [0.1, 0.3])
+def test_a_build_ends_without_the_process_that_runs_it(
+    cc: ClangCompiler, project: Path, alive_s: float
+) -> None:
+    """Killed at some moment of the build, it leaves clang's own objects."""
+    script = (
+        "from pathlib import Path\n"
+        "from meshwright.features.policies.compiler.clang import find_clang\n"
+        "from meshwright.features.policies.compiler.projects.build import build_asking\n"
+        "make = ['sh', '-c', 'echo begins; make -B -j2; echo $? > status']\n"
+        "build_asking(find_clang(), make, Path('no-socket'), ['-Oz'])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begins\n"
+        time.sleep(alive_s)
+        process.kill()
+        process.stdout.read()  # until the build has ended, which writes there as well
+    assert (project / "status").read_text() == "0\n"
+    for seed in range(3):
+        made = cc.compile(project / f"f{seed}.c", ["-Oz"])
+        plain = cc.compile(project / f"f{seed}.c", [])
+        built = (project / f"f{seed}.o").read_bytes()
+        assert built in (made.object, plain.object)
 
 
 @pytest.mark.slow
