@@ -15,7 +15,7 @@ from meshwright.features.policies.compiler.driving.call_server import (
     compiler_programs,
     stand_in_program,
 )
-from meshwright.features.policies.compiler.driving.calls import Call
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import dependency_flags
 from meshwright.features.policies.compiler.driving.settings import PLAIN, Settings
 
@@ -64,10 +64,10 @@ def serve_once(
 
 
 def test_a_call_comes_as_it_was_made(stand_in: list[str], tmp_path: Path) -> None:
-    calls: list[Call] = []
+    calls: list[CompilerCall] = []
 
     def answer(line: socket.socket) -> None:
-        call = Call.received(line)
+        call = CompilerCall.received(line)
         calls.append(call)
         call.tell(b"a warning")
         call.close()
@@ -86,7 +86,7 @@ def test_a_call_comes_as_it_was_made(stand_in: list[str], tmp_path: Path) -> Non
     [
         None,
         lambda line: None,  # it ends before it has read
-        lambda line: Call.received(line).close(),  # and after that
+        lambda line: CompilerCall.received(line).close(),  # and after that
         lambda line: line.sendall(b"plain"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_fault_of_ours_leaves_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(settings: Settings, call: Call) -> int:
+    def fail(settings: Settings, call: CompilerCall) -> int:
         raise RuntimeError("no status")
 
     monkeypatch.setattr(call_server, "compile_call", fail)

@@ -8,7 +8,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driving.calls import Call
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import (
     dependency_flags,
     object_of,
@@ -48,7 +48,9 @@ def channel_options(kind: str, base: str) -> list[str]:
     return [part for each in (*options, last + base) for part in ("-mllvm", each)]
 
 
-def advise(settings: Settings, call: Call, command: list[str], source: str) -> int:
+def advise(
+    settings: Settings, call: CompilerCall, command: list[str], source: str
+) -> int:
     """Compile with a policy's decisions; plainly if there are none.
 
     Where the policy has overruled the compiler, and settings say so, the file is compiled
@@ -115,7 +117,7 @@ def _kept(
 
 
 def _advised(
-    settings: Settings, call: Call, command: list[str], out: Path
+    settings: Settings, call: CompilerCall, command: list[str], out: Path
 ) -> dict[str, object]:
     """Make an object with a policy: counts of its answers.
 
@@ -146,7 +148,7 @@ def _advised(
 
 
 def _wait(
-    call: Call,
+    call: CompilerCall,
     process: "subprocess.Popen[bytes]",
     line: socket.socket,
     seconds: float,

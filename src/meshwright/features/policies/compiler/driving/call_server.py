@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driving.calls import Call
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.main import compile_call
 from meshwright.features.policies.compiler.driving.processes import run_group
 from meshwright.features.policies.compiler.driving.settings import Settings
@@ -47,7 +47,7 @@ class _Handler(socketserver.BaseRequestHandler):
         status = None
         # `EOFError`: nobody waits for an answer any more.
         with contextlib.suppress(EOFError, BrokenPipeError):
-            call = Call.received(self.request)
+            call = CompilerCall.received(self.request)
             try:
                 status = compile_call(self.server.settings, call)
             finally:

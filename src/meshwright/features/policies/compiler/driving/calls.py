@@ -18,7 +18,7 @@ from meshwright.features.policies.compiler.driving.processes import (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CompilerCall:
     """A call: what the build wants, and the surroundings that its compiler finds.
 
     line: connects the process that the build started; it is closed if that has ended.

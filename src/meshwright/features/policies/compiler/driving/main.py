@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 
 from meshwright.features.policies.compiler.driving.advising import advise
-from meshwright.features.policies.compiler.driving.calls import Call
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import (
     is_own,
     source_of,
@@ -16,7 +16,7 @@ from meshwright.features.policies.compiler.driving.replaying import replay
 from meshwright.features.policies.compiler.driving.settings import PLAIN, Settings
 
 
-def compile_call(settings: Settings, call: Call) -> int | None:
+def compile_call(settings: Settings, call: CompilerCall) -> int | None:
     """The exit status of a compilation; `None` if the build shall only run its compiler."""
     source = source_of(call.arguments)
     is_plain = PLAIN.encode() in call.environment
@@ -27,7 +27,9 @@ def compile_call(settings: Settings, call: Call) -> int | None:
     return _MODES[settings.mode](settings, call, command, source)
 
 
-def _record(settings: Settings, call: Call, command: list[str], source: str) -> int:
+def _record(
+    settings: Settings, call: CompilerCall, command: list[str], source: str
+) -> int:
     """Compile, and write the source with its includes, and an entry of the corpus."""
     status = call.run(command)
     if status:
@@ -51,7 +53,7 @@ def _record(settings: Settings, call: Call, command: list[str], source: str) -> 
     return status
 
 
-_MODES: dict[str, Callable[[Settings, Call, list[str], str], int]] = {
+_MODES: dict[str, Callable[[Settings, CompilerCall, list[str], str], int]] = {
     "record": _record,
     "replay": replay,
     "advise": advise,

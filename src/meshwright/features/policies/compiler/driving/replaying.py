@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driving.calls import Call
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import (
     dependency_flags,
     flags_digest,
@@ -21,7 +21,9 @@ from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.driving.settings import Settings
 
 
-def replay(settings: Settings, call: Call, command: list[str], source: str) -> int:
+def replay(
+    settings: Settings, call: CompilerCall, command: list[str], source: str
+) -> int:
     """Compile as the build asks, then again with the decisions for this source.
 
     The second object replaces the first one unless it is larger. Whatever goes wrong with
@@ -55,7 +57,7 @@ def replay(settings: Settings, call: Call, command: list[str], source: str) -> i
 
 
 def _tuned(
-    settings: Settings, call: Call, command: list[str], files: tuple[Path, Path]
+    settings: Settings, call: CompilerCall, command: list[str], files: tuple[Path, Path]
 ) -> dict[str, object]:
     """Replace an object by that of a replay file, unless it is larger: what to note.
 
