@@ -117,7 +117,8 @@ def test_a_fault_of_ours_leaves_the_compiler(
 
 def test_a_compiler_ends_with_the_program_that_asked(tmp_path: Path) -> None:
     (tmp_path / "f.c").write_text("")
-    slow = ["/bin/sh", "-c", "echo $$ > pid; sleep 60", "sh"]
+    script = 'case "$*" in *f.c*) echo $$ > pid; sleep 60;; esac; exit 1'
+    slow = ["/bin/sh", "-c", script, "sh"]
     settings = Settings({"c": slow, "c++": slow}, "record", [], tmp_path)
     with compiler_programs(settings) as folder:
         asking = subprocess.Popen([folder / "cc", "-c", "f.c"], cwd=tmp_path)
@@ -127,7 +128,9 @@ def test_a_compiler_ends_with_the_program_that_asked(tmp_path: Path) -> None:
         asking.kill()
         asking.wait()
         there = Path("/proc", pid.read_text().strip(), "cmdline")
+        until = time.monotonic() + 20
         while there.exists() and there.read_bytes():
+            assert time.monotonic() < until, "the compiler still runs"
             time.sleep(0.01)
 
 
