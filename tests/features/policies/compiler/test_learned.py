@@ -3,7 +3,10 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +233,28 @@ def test_a_build_asks_the_policy(
         assert (project / f"f{seed}.o").read_bytes() == made.object
 
 
+def test_a_build_keeps_what_make_shall_know(
+    cc: ClangCompiler, project: Path, tmp_path: Path
+) -> None:
+    """Dependencies name the build's object, and lie where the build looks for them."""
+    constant_policy(1.0).save(tmp_path / "policy.npz")
+    (project / "f0.h").write_text("")
+    (project / "f0.c").write_text('#include "f0.h"\n' + (project / "f0.c").read_text())
+    make = ["make", "f0.o"]
+    policy = tmp_path / "policy.npz"
+    makefile = project / "Makefile"
+    makefile.write_text(makefile.read_text().replace("-c -o", "-MMD -c -o"))
+    for check in (False, True):
+        status, _ = build_with_policy(
+            cc.clang, [*make, "-B"], policy, ["-Oz"], check=check
+        )
+        assert status == 0
+        assert (project / "f0.d").read_text().split() == ["f0.o:", "f0.c", "f0.h"]
+        (project / "f0.d").unlink()
+    left = {each.name for each in project.iterdir()}
+    assert left == {"Makefile", "f0.c", "f0.h", "f0.o", "f1.c", "f2.c"}
+
+
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_build_goes_on_without_its_policy(
     cc: ClangCompiler, project: Path, tmp_path: Path, sent: signal.Signals
@@ -245,6 +270,34 @@ def test_a_build_goes_on_without_its_policy(
     for seed in range(3):
         made = cc.compile(project / f"f{seed}.c", ["-Oz"])
         assert (project / f"f{seed}.o").read_bytes() == made.object
+
+
+@pytest.mark.parametrize("alive_s", [0.1, 0.3])
+def test_a_build_ends_without_the_process_that_runs_it(
+    cc: ClangCompiler, project: Path, alive_s: float
+) -> None:
+    """Killed at some moment of the build, it leaves clang's own objects."""
+    script = (
+        "from pathlib import Path\n"
+        "from meshwright.features.policies.compiler.clang import find_clang\n"
+        "from meshwright.features.policies.compiler.projects.build import build_asking\n"
+        "make = ['sh', '-c', 'echo begins; make -B -j2; echo $? > status']\n"
+        "build_asking(find_clang(), make, Path('no-socket'), ['-Oz'])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begins\n"
+        time.sleep(alive_s)
+        process.kill()
+        process.stdout.read()  # until the build has ended, which writes there as well
+    assert (project / "status").read_text() == "0\n"
+    for seed in range(3):
+        made = cc.compile(project / f"f{seed}.c", ["-Oz"])
+        plain = cc.compile(project / f"f{seed}.c", [])
+        built = (project / f"f{seed}.o").read_bytes()
+        assert built in (made.object, plain.object)
 
 
 @pytest.mark.slow

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from meshwright.errors import PolicyError
 
 _DTYPES = {"int64_t": "<i8", "int32_t": "<i4", "float": "<f4", "double": "<f8"}
-_POLL_S = 0.05
-"""Seconds between looks at whether the compiler still runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +87,22 @@ class Channel:
         for end in ("in", "out"):
             os.mkfifo(f"{self.base}.{end}")
         self._in = os.open(f"{self.base}.in", os.O_RDWR)
-        self._out = os.open(f"{self.base}.out", os.O_RDONLY | os.O_NONBLOCK)
+        # With a writer of its own, the fifo has no end before and after the compiler's,
+        # so that nothing has to be done while the compiler asks nothing.
+        self._out = os.open(f"{self.base}.out", os.O_RDWR | os.O_NONBLOCK)
 
     def close(self) -> None:
         """Close both fifos, upon which a compiler that waits for advice fails."""
         os.close(self._in)
         os.close(self._out)
 
-    def converse(self, has_ended: Callable[[], bool]) -> None:
-        """Answer until the compiler has ended, or the policy fails, which is a `fault`."""
+    def converse(self, end: int) -> None:
+        """Answer until the compiler has ended, or the policy fails, which is a `fault`.
+
+        end: an open file that has something to read as soon as the compiler has ended.
+        """
         try:
-            header = self._line(has_ended)
+            header = self._line(end)
             if header is None:
                 return
             layout = json.loads(header)
@@ -107,11 +110,11 @@ class Channel:
             advice = np.dtype(_tensor(layout["advice"])[1])
             total = sum(dtype.itemsize * count for _, dtype, count in tensors)
             context, number = "", 0
-            while (line := self._line(has_ended)) is not None:
+            while (line := self._line(end)) is not None:
                 if not line.startswith(b'{"observation"'):
                     context, number = json.loads(line).get("context", context), 0
                     continue
-                raw = self._take(has_ended, total + 1)
+                raw = self._take(end, total + 1)
                 if raw is None:
                     return
                 observed = Observation(_arrays(raw, tensors), context, number)
@@ -122,36 +125,31 @@ class Channel:
         except Exception as fault:  # noqa: BLE001  any fault of the user's policy
             self.fault = fault
 
-    def _line(self, has_ended: Callable[[], bool]) -> bytes | None:
+    def _line(self, end: int) -> bytes | None:
         while b"\n" not in self._rest:
-            if not self._read(has_ended):
+            if not self._read(end):
                 return None
         line, self._rest = self._rest.split(b"\n", 1)
         return line
 
-    def _take(self, has_ended: Callable[[], bool], size: int) -> bytes | None:
+    def _take(self, end: int, size: int) -> bytes | None:
         while len(self._rest) < size:
-            if not self._read(has_ended):
+            if not self._read(end):
                 return None
         raw, self._rest = self._rest[:size], self._rest[size:]
         return raw
 
-    def _read(self, has_ended: Callable[[], bool]) -> bool:
-        """Read what has come; `False` if the compiler has ended and nothing is left."""
-        while True:
-            ended = has_ended()
-            if select.select([self._out], [], [], 0 if ended else _POLL_S)[0]:
-                try:
-                    new = os.read(self._out, 1 << 16)
-                except BlockingIOError:
-                    new = b""
-                self._rest += new
-                if new:
-                    return True
-                if not ended:
-                    select.select([], [], [], 1e-3)  # the compiler is about to end
-            if ended:
-                return False
+    def _read(self, end: int) -> bool:
+        """Wait for more, and read it; `False` if the compiler has ended and sent none."""
+        waiting = select.poll()
+        waiting.register(self._out, select.POLLIN)
+        waiting.register(end, select.POLLIN)
+        waiting.poll()
+        try:
+            self._rest += os.read(self._out, 1 << 16)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def _tensor(spec: Mapping[str, Any]) -> tuple[str, np.dtype[Any], int]:
@@ -169,6 +167,12 @@ def _arrays(
     """The tensors of an observation by name."""
     arrays: dict[str, NDArray[Any]] = {}
     offset = 0
+    if len({dtype for _, dtype, _ in tensors}) == 1:  # slices cost less
+        whole = np.frombuffer(raw, tensors[0][1], len(raw) // tensors[0][1].itemsize)
+        for name, _, count in tensors:
+            arrays[name] = whole[offset : offset + count]
+            offset += count
+        return arrays
     for name, dtype, count in tensors:
         arrays[name] = np.frombuffer(raw, dtype, count, offset)
         offset += dtype.itemsize * count

@@ -1,5 +1,6 @@
 """One file compiled by a stock clang, with decisions from callbacks or a replay file."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -233,8 +234,10 @@ def _converse(
         start_new_session=True,
     )
 
+    end = os.pidfd_open(process.pid)
+
     def converse(channel: Channel) -> None:
-        channel.converse(lambda: process.poll() is not None)
+        channel.converse(end)
         if channel.fault is not None:
             end_group(process)
 
@@ -255,6 +258,7 @@ def _converse(
         if not any(thread.is_alive() for thread in threads):
             for channel in channels.values():
                 channel.close()
+            os.close(end)
     return _fault(channels, process.returncode)
 
 

@@ -1,6 +1,7 @@
-"""The program that builds call instead of a compiler.
+"""Calls of a build's compiler, which come to the process that runs the build.
 
-In: the arguments of a compiler, and settings. Out: the object that the build wants, made
-with recorded or learned decisions, or a unit of a corpus. It runs for every file of a
-build: these modules import the standard library only. Begin reading at `main.py`.
+In: a call's arguments, folder, environment and streams, as a small program in the place of
+the compiler hands them over (`stand_in.c`, or else `stand_in.py`). Out: the object that the
+build wants, made with recorded or learned decisions, or a unit of a corpus. If this process
+is gone, the program runs the compiler itself. Begin reading at `call_server.py`.
 """

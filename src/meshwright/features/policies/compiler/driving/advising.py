@@ -3,19 +3,18 @@
 import contextlib
 import json
 import os
-import select
 import socket
 import struct
 import subprocess
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driving.commands import object_of
-from meshwright.features.policies.compiler.driving.processes import (
-    end_group,
-    ended_with_parent,
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
+from meshwright.features.policies.compiler.driving.commands import (
+    dependency_flags,
+    object_of,
 )
 from meshwright.features.policies.compiler.driving.sections import text_bytes
-from meshwright.features.policies.compiler.driving.settings import Settings, add_note
+from meshwright.features.policies.compiler.driving.settings import Settings
 from meshwright.features.policies.compiler.driving.spills import (
     recorded_cycles,
     spill_flags,
@@ -50,7 +49,7 @@ def channel_options(kind: str, base: str) -> list[str]:
 
 
 def advise(
-    settings: Settings, command: list[str], arguments: list[str], source: str
+    settings: Settings, call: CompilerCall, command: list[str], source: str
 ) -> int:
     """Compile with a policy's decisions; plainly if there are none.
 
@@ -58,38 +57,37 @@ def advise(
     plainly as well. The smaller object is kept, or that with less spill code if the policy
     allocates registers.
     """
-    out = Path(object_of(arguments, source))
+    out = call.path(object_of(call.arguments, source))
     note: dict[str, object] = {"before": 0, "after": 0, "fault": ""}
-    note |= {"object": os.path.relpath(out, settings["root"]), "decisions": 0}
-    advised = out.with_name(f".{out.name}.advised")
-    records = [
-        out.with_name(f".{out.name}.{end}") for end in ("spills", "plain-spills")
-    ]
-    errors = b""
-    measured = settings["check"] and settings["decides"] != "inline"
+    note |= {"object": os.path.relpath(out, settings.root), "decisions": 0}
+    advised, *records = (
+        out.with_name(f".{out.name}.{end}")
+        for end in ("advised", "spills", "plain-spills")
+    )
+    measured = settings.check and settings.decides != "inline"
     flags = [spill_flags(str(record)) if measured else () for record in records]
+    asking = [*command, *dependency_flags(call.arguments, source), *flags[0]]
     try:
-        errors, answers = _advised(settings, [*command, *flags[0]], advised)
-        note |= answers
-    except (OSError, ValueError) as fault:
-        note["fault"] = str(fault) or type(fault).__name__
-        advised.unlink(missing_ok=True)
-    is_plain = not advised.exists() or (note.get("changed") and settings["check"])
-    if is_plain:
-        quiet = subprocess.DEVNULL if advised.exists() else None
-        plain = [*command, *flags[1]] if advised.exists() else command
-        status = subprocess.run(plain, check=False, stderr=quiet).returncode
-        if not advised.exists() and (status or not out.exists()):
-            return status
-    if errors:
-        os.write(2, errors)
-    with contextlib.suppress(OSError, ValueError, struct.error):
-        note |= _kept(out, advised, records if measured else [], checked=bool(is_plain))
-    if advised.exists():
-        advised.replace(out)
-    for record in records:
-        record.unlink(missing_ok=True)
-    add_note(settings, note)
+        try:
+            note |= _advised(settings, call, asking, advised)
+        except (OSError, ValueError) as fault:
+            note["fault"] = str(fault) or type(fault).__name__
+            advised.unlink(missing_ok=True)
+        if not advised.exists():
+            status = call.run(command)
+            if status or not out.exists():
+                return status
+        is_checked = bool(note.get("changed")) and settings.check and advised.exists()
+        if is_checked:
+            call.run([*command, *flags[1]], subprocess.DEVNULL)
+        with contextlib.suppress(OSError, ValueError, struct.error):
+            note |= _kept(out, advised, records if measured else [], checked=is_checked)
+        if advised.exists():
+            advised.replace(out)
+    finally:
+        for file in (advised, *records):
+            file.unlink(missing_ok=True)
+    settings.notes.append(note)
     return 0
 
 
@@ -119,30 +117,24 @@ def _kept(
 
 
 def _advised(
-    settings: Settings, command: list[str], out: Path
-) -> tuple[bytes, dict[str, object]]:
-    """Make an object with a policy: what the compiler printed, and counts of answers.
+    settings: Settings, call: CompilerCall, command: list[str], out: Path
+) -> dict[str, object]:
+    """Make an object with a policy: counts of its answers.
 
     `OSError` or `ValueError` if the policy's process is gone, fails or hangs.
     """
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(_IDLE_S)
-        line.connect(settings["socket"])
+        line.connect(settings.socket)
         # The policy's process makes the fifos and their folder, and removes them.
         base = line.recv(4096).decode().strip()
         if not base:
             raise ValueError("the policy process ended")
-        extra = channel_options(settings["decides"], base)
+        extra = channel_options(settings.decides, base)
         with Path(f"{base}.errors").open("w+b") as errors:
-            process = subprocess.Popen(
-                ended_with_parent([*command, *extra, "-o", str(out)]),
-                stderr=errors,
-                start_new_session=True,
-            )
-            try:
-                _wait(process, line, settings["seconds"])
-            finally:
-                end_group(process)
+            asking = [*command, *extra, "-o", str(out)]
+            with call.started(asking, errors) as process:
+                _wait(call, process, line, settings.seconds)
             if process.returncode:
                 raise ValueError("the compilation with the policy fails")
             errors.seek(0)
@@ -151,28 +143,25 @@ def _advised(
         answers = json.loads(line.makefile().readline() or "{}")
         if answers.get("fault") or "decisions" not in answers:
             raise ValueError(answers.get("fault") or "the policy process ended")
-        return printed, answers
+        call.tell(printed)
+        return answers
 
 
 def _wait(
-    process: "subprocess.Popen[bytes]", line: socket.socket, seconds: float
+    call: CompilerCall,
+    process: "subprocess.Popen[bytes]",
+    line: socket.socket,
+    seconds: float,
 ) -> None:
     """Wait for a compiler; fail if its policy has ended, or if both wait."""
     spent, waited = -1.0, 0.0
-    running = os.pidfd_open(process.pid)
-    try:
-        while waited < seconds:
-            ready = select.select([running, line], [], [], _IDLE_S)[0]
-            if running in ready:
-                return
-            if line in ready:
-                raise ValueError("the policy process ended")
-            waited += _IDLE_S
-            before, spent = spent, _cpu_s(process.pid)
-            if spent == before:
-                break
-    finally:
-        os.close(running)
+    while waited < seconds:
+        if call.wait(process, _IDLE_S, line):
+            return
+        waited += _IDLE_S
+        before, spent = spent, _cpu_s(process.pid)
+        if spent == before:
+            break
     raise ValueError("the policy hangs")
 
 

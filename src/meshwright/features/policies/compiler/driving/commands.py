@@ -24,9 +24,9 @@ def source_of(arguments: list[str]) -> str | None:
     return sources[0] if "-c" in arguments and len(sources) == 1 else None
 
 
-def is_own(source: str) -> bool:
+def is_own(source: Path) -> bool:
     """Whether a source is a project's own, and none that CMake made to try something."""
-    path = Path(source).resolve()
+    path = source.resolve()
     return path.exists() and "CMakeFiles" not in path.parts
 
 
@@ -38,6 +38,23 @@ def object_of(arguments: list[str], source: str) -> str:
         if each.startswith("-o") and each != "-o":
             return each[2:]
     return Path(source).stem + ".o"
+
+
+def dependency_flags(arguments: list[str], source: str) -> list[str]:
+    """Flags with which a compilation to another file tells make what the build wants.
+
+    A compiler that writes dependencies names them, and the file that it writes them to,
+    after its object, unless the build names them.
+    """
+    if not any("-MD" in each or "-MMD" in each for each in arguments):
+        return []
+    made = object_of(arguments, source)
+    flags: list[str] = []
+    if not any(each.startswith(("-MT", "-MQ")) for each in arguments):
+        flags += ["-MT", made]
+    if not any(each.startswith(("-MF", "-Wp,")) for each in arguments):
+        flags += ["-MF", str(Path(made).with_suffix(".d"))]
+    return flags
 
 
 def unit_flags(arguments: list[str], source: str) -> list[str]:
@@ -54,7 +71,7 @@ def unit_flags(arguments: list[str], source: str) -> list[str]:
     return flags
 
 
-def unit_name(source: str, root: str, flags: list[str]) -> str:
+def unit_name(source: Path, root: Path, flags: list[str]) -> str:
     """A name for a source with its flags: its path as one word, and a digest.
 
     A file that is compiled for a static and for a shared library makes two units.

@@ -1,73 +1,60 @@
-"""Driver of one compilation, which a build calls in the place of the compiler."""
+"""The compilation that a call of a build's compiler stands for."""
 
 import json
-import os
 import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
+from meshwright.features.policies.compiler.driving.advising import advise
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import (
     is_own,
     source_of,
     unit_flags,
     unit_name,
 )
-from meshwright.features.policies.compiler.driving.settings import (
-    PLAIN,
-    SETTINGS,
-    Settings,
-    add_note,
-    read_settings,
-)
+from meshwright.features.policies.compiler.driving.replaying import replay
+from meshwright.features.policies.compiler.driving.settings import PLAIN, Settings
 
 
-def main() -> int:
-    """Run the compiler with the arguments of this process; its exit status."""
-    settings = read_settings(os.environ[SETTINGS])
-    arguments = sys.argv[2:]
-    command = [*settings["command"][sys.argv[1]], *arguments]
-    source = source_of(arguments)
-    if source is None or PLAIN in os.environ or not is_own(source):
-        return subprocess.run(command, check=False).returncode
+def compile_call(settings: Settings, call: CompilerCall) -> int | None:
+    """The exit status of a compilation; `None` if the build shall only run its compiler."""
+    source = source_of(call.arguments)
+    is_plain = PLAIN.encode() in call.environment
+    if source is None or is_plain or not is_own(call.path(source)):
+        return None
     # Flags after the build's own win, so that all units are built for one goal.
-    command += settings["flags"]
-    if settings["mode"] == "record":
-        status = subprocess.run(command, check=False).returncode
-        if status == 0:
-            _record(settings, arguments, source)
+    command = [*settings.command[call.language], *call.arguments, *settings.flags]
+    return _MODES[settings.mode](settings, call, command, source)
+
+
+def _record(
+    settings: Settings, call: CompilerCall, command: list[str], source: str
+) -> int:
+    """Compile, and write the source with its includes, and an entry of the corpus."""
+    status = call.run(command)
+    if status:
         return status
-    # Each compilation pays for the modules that it imports.
-    if settings["mode"] == "advise":
-        from meshwright.features.policies.compiler.driving.advising import advise
-
-        return advise(settings, command, arguments, source)
-    from meshwright.features.policies.compiler.driving.replaying import replay
-
-    return replay(settings, command, arguments, source)
-
-
-def _record(settings: Settings, arguments: list[str], source: str) -> None:
-    """Write the source with its includes, and an entry of the corpus."""
-    flags = [*unit_flags(arguments, source), *settings["flags"]]
-    name = unit_name(source, settings["root"], flags)
-    folder = Path(settings["out"], "units")
-    text = folder / f"{name}"
-    command = [
-        *settings["command"][sys.argv[1]],
-        *arguments,
-        "-w",
-        "-E",
-        "-frewrite-includes",
-        "-o",
-        str(text),
-    ]
-    if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
-        return
+    flags = [*unit_flags(call.arguments, source), *settings.flags]
+    name = unit_name(call.path(source), settings.root, flags)
+    folder = settings.out / "units"
+    text = folder / name
+    expand = ["-w", "-E", "-frewrite-includes", "-o", str(text)]
+    before = [*settings.command[call.language], *call.arguments]
+    if call.run([*before, *expand], subprocess.DEVNULL):
+        return status
     entry = {
         "name": name,
-        "project": settings["project"],
-        "language": sys.argv[1],
+        "project": settings.project,
+        "language": call.language,
         "flags": flags,
     }
     (folder / f"{name}.json").write_text(json.dumps(entry))
-    add_note(settings, {"unit": name})
+    settings.notes.append({"unit": name})
+    return status
+
+
+_MODES: dict[str, Callable[[Settings, CompilerCall, list[str], str], int]] = {
+    "record": _record,
+    "replay": replay,
+    "advise": advise,
+}

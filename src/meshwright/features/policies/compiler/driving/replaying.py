@@ -6,25 +6,23 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import (
+    dependency_flags,
     flags_digest,
     object_of,
     unit_flags,
 )
-from meshwright.features.policies.compiler.driving.processes import run_group
 from meshwright.features.policies.compiler.driving.remarks import (
     inlined_lines,
     replay_flags,
 )
 from meshwright.features.policies.compiler.driving.sections import text_bytes
-from meshwright.features.policies.compiler.driving.settings import Settings, add_note
+from meshwright.features.policies.compiler.driving.settings import Settings
 
 
 def replay(
-    settings: Settings,
-    command: list[str],
-    arguments: list[str],
-    source: str,
+    settings: Settings, call: CompilerCall, command: list[str], source: str
 ) -> int:
     """Compile as the build asks, then again with the decisions for this source.
 
@@ -32,8 +30,8 @@ def replay(
     the second one, the build keeps the first. Sizes and call sites that were not found are
     noted.
     """
-    status = subprocess.run(command, check=False).returncode
-    out = Path(object_of(arguments, source))
+    status = call.run(command)
+    out = call.path(object_of(call.arguments, source))
     if status or not out.exists():
         return status
     note: dict[str, object] = {
@@ -43,38 +41,39 @@ def replay(
         "stale": 0,
         "fault": "",
     }
-    flags = [*unit_flags(arguments, source), *settings["flags"]]
-    found = _replay_of(Path(settings["replay"]), source, flags)
+    flags = [*unit_flags(call.arguments, source), *settings.flags]
+    found = _replay_of(settings.replay, call.path(source), flags)
     try:
         note["before"] = note["after"] = text_bytes(out)
         if found is not None:
-            note |= _tuned(settings, command, out, found)
+            again = [*command, *dependency_flags(call.arguments, source)]
+            note |= _tuned(settings, call, again, (out, found))
     except (OSError, ValueError, struct.error, subprocess.TimeoutExpired) as fault:
         note["fault"] = str(fault)
-    note["object"] = os.path.relpath(out, settings["root"])
+    note["object"] = os.path.relpath(out, settings.root)
     note["is_tuned"] = found is not None
-    add_note(settings, note)
+    settings.notes.append(note)
     return 0
 
 
 def _tuned(
-    settings: Settings,
-    command: list[str],
-    out: Path,
-    replay: Path,
+    settings: Settings, call: CompilerCall, command: list[str], files: tuple[Path, Path]
 ) -> dict[str, object]:
-    """Replace an object by that of a replay file, unless it is larger: what to note."""
+    """Replace an object by that of a replay file, unless it is larger: what to note.
+
+    files: the object and the replay file.
+    """
+    out, replay = files
     wanted = inlined_lines(replay.read_text())
     note: dict[str, object] = {"sites": len(wanted)}
-    with tempfile.TemporaryDirectory(dir=out.parent) as folder:
-        tuned = Path(folder, "tuned.o")
+    with tempfile.TemporaryDirectory(dir=out.parent) as place:
+        tuned, remarks = Path(place, "tuned.o"), Path(place, "remarks")
         again = [*command, *replay_flags(str(replay)), "-Rpass=inline"]
-        done = run_group(
-            [*again, "-o", str(tuned)], settings["seconds"], stderr=subprocess.PIPE
-        )
-        if done.returncode:
+        with remarks.open("wb") as errors:
+            done = call.run([*again, "-o", str(tuned)], errors, settings.seconds)
+        if done:
             return note | {"fault": "the compilation with the replay file fails"}
-        made = inlined_lines(done.stderr.decode(errors="replace"))
+        made = inlined_lines(remarks.read_text(errors="replace"))
         note["stale"] = len(wanted - made)
         if text_bytes(tuned) <= text_bytes(out):
             note["after"] = text_bytes(tuned)
@@ -82,7 +81,7 @@ def _tuned(
     return note
 
 
-def _replay_of(folder: Path, source: str, flags: list[str]) -> Path | None:
+def _replay_of(folder: Path, source: Path, flags: list[str]) -> Path | None:
     """The replay file of the longest end of a source's path, and of these flags.
 
     If no file has these flags, since they name another folder now, say, the only one of
@@ -93,7 +92,7 @@ def _replay_of(folder: Path, source: str, flags: list[str]) -> Path | None:
     for file in folder.glob("*.replay"):
         name = file.name.removesuffix(".replay").rsplit("@", 1)[0]
         files.setdefault(name, []).append(file)
-    parts = Path(source).resolve().parts[1:]
+    parts = source.resolve().parts[1:]
     ends = ["-".join(parts[i:]) for i in range(len(parts))]
     found = next((files[end] for end in ends if end in files), None)
     for end in ends if found is None else ():

@@ -6,8 +6,8 @@ If it is killed, each compilation goes on with the compiler's own heuristic.
 """
 
 import json
+import os
 import select
-import socket
 import socketserver
 import subprocess
 import sys
@@ -25,6 +25,9 @@ from meshwright.features.policies.compiler.learned.policy_file import (
 
 _START_S = 60.0
 """Seconds after which a policy process that does not say that it listens is given up."""
+
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""A process that multiplies no matrices shall not start a thread for each core."""
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -58,7 +61,7 @@ class _Handler(socketserver.StreamRequestHandler):
             channel.open()
             try:
                 self.wfile.write(f"{channel.base}\n".encode())
-                channel.converse(lambda: _is_closed(self.connection))
+                channel.converse(self.connection.fileno())
                 answers: dict[str, object] = {
                     "decisions": len(channel.decisions),
                     "changed": changed,
@@ -73,13 +76,6 @@ class _Handler(socketserver.StreamRequestHandler):
                 channel.close()
 
 
-def _is_closed(connection: socket.socket) -> bool:
-    """Whether the other side will send no more."""
-    if not select.select([connection], [], [], 0)[0]:
-        return False
-    return connection.recv(1, socket.MSG_PEEK) == b""
-
-
 @contextmanager
 def policy_process(policy: Path) -> Generator[tuple[Path, "subprocess.Popen[str]"]]:
     """A process that answers with a policy, and the socket where it listens."""
@@ -87,6 +83,7 @@ def policy_process(policy: Path) -> Generator[tuple[Path, "subprocess.Popen[str]
         path = Path(folder, "socket")
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(policy), str(path)],
+            env={**os.environ, **_ONE_THREAD},
             stdout=subprocess.PIPE,
             text=True,
         )

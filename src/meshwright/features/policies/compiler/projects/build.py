@@ -4,26 +4,20 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler import driving
 from meshwright.features.policies.compiler.clang import Clang
-from meshwright.features.policies.compiler.driving.settings import (
-    PLAIN,
-    SETTINGS,
-    UNUSED,
+from meshwright.features.policies.compiler.driving.call_server import (
+    compiler_programs,
 )
+from meshwright.features.policies.compiler.driving.settings import PLAIN, Settings
 from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.learned.serve import policy_process
-
-_C = ("cc", "gcc", "clang", *(f"clang-{n}" for n in range(17, 31)))
-_CXX = ("c++", "g++", "clang++", *(f"clang++-{n}" for n in range(17, 31)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,50 +44,14 @@ class ObjectSizes:
     fault: str = ""
 
 
-@contextmanager
-def compiler_driver(clang: Clang, settings: Mapping[str, object]) -> Generator[Path]:
-    """A folder with programs called cc, gcc, clang, ..., which are the driver.
-
-    They are first in PATH of `environment_of` the folder.
-    """
-    with tempfile.TemporaryDirectory(prefix="meshwright-driver-") as place:
-        folder = Path(place)
-        cxx = list(clang.command)
-        if cxx[1:2] == ["clang"]:
-            cxx = [cxx[0], "clang", "--driver-mode=g++", *cxx[2:]]
-        else:
-            cxx.append("--driver-mode=g++")
-        commands = {"c": list(clang.command), "c++": cxx}
-        notes = str(folder / "notes")
-        whole = {**UNUSED, "command": commands, "notes": notes, **settings}
-        (folder / "settings.json").write_text(json.dumps(whole))
-        start = _driver_start(folder)
-        for language, names in (("c", _C), ("c++", _CXX)):
-            for name in names:
-                program = folder / name
-                program.write_text(
-                    f'#!/bin/sh\nexec "{sys.executable}" -S -E "{start}"'
-                    f' {language} "$@"\n'
-                )
-                program.chmod(0o755)
-        yield folder
-
-
-def _driver_start(folder: Path) -> Path:
-    """A script that runs the driver, and imports its modules but no others of ours.
-
-    Their names lead through folders without modules, so that a compilation does not pay
-    for what the whole of Meshwright imports.
-    """
-    package = driving.__name__.split(".")
-    parent = folder.joinpath("modules", *package[:-1])
-    parent.mkdir(parents=True)
-    (parent / package[-1]).symlink_to(Path(driving.__file__ or "").parent)
-    script = folder / "modules" / "compile.py"
-    script.write_text(
-        f"import sys\nfrom {driving.__name__}.main import main\nsys.exit(main())\n"
-    )
-    return script
+def _commands(clang: Clang) -> dict[str, list[str]]:
+    """The compiler of each language."""
+    cxx = list(clang.command)
+    at = 2 if cxx[1:2] == ["clang"] else 1
+    return {
+        "c": list(clang.command),
+        "c++": [*cxx[:at], "--driver-mode=g++", *cxx[at:]],
+    }
 
 
 def environment_of(folder: Path) -> dict[str, str]:
@@ -104,7 +62,6 @@ def environment_of(folder: Path) -> dict[str, str]:
         "PATH": path,
         "CC": str(folder / "cc"),
         "CXX": str(folder / "c++"),
-        SETTINGS: str(folder / "settings.json"),
     }
 
 
@@ -123,8 +80,15 @@ def build_with_replays(
         raise PolicyError(
             f"{replay} has no replay files; make them by `meshwright policies tune`"
         )
-    settings = {"mode": "replay", "replay": str(replay.resolve()), "seconds": seconds}
-    return _build(clang, command, flags, settings)
+    settings = Settings(
+        _commands(clang),
+        "replay",
+        list(flags),
+        Path.cwd(),
+        seconds,
+        replay=replay.resolve(),
+    )
+    return _build(command, settings)
 
 
 def build_with_policy(
@@ -163,27 +127,27 @@ def build_asking(  # noqa: PLR0913  those of `build_with_policy`, and what is de
 
     decides: what the policy decides about: "inline", "evict" or "priority".
     """
-    asks = {"socket": str(socket), "check": check, "decides": decides}
-    settings = {"mode": "advise", "seconds": seconds, **asks}
-    return _build(clang, command, flags, settings)
+    settings = Settings(
+        _commands(clang),
+        "advise",
+        list(flags),
+        Path.cwd(),
+        seconds,
+        socket=str(socket),
+        decides=decides,
+        check=check,
+    )
+    return _build(command, settings)
 
 
-def _build(
-    clang: Clang,
-    command: Sequence[str],
-    flags: Sequence[str],
-    settings: Mapping[str, object],
-) -> tuple[int, list[ObjectSizes]]:
-    """Run a build through the driver: its exit status, and its objects."""
-    whole = {"flags": list(flags), "root": str(Path.cwd()), **settings}
-    with compiler_driver(clang, whole) as folder:
+def _build(command: Sequence[str], settings: Settings) -> tuple[int, list[ObjectSizes]]:
+    """Run a build, whose files we compile: its exit status, and its objects."""
+    with compiler_programs(settings) as folder:
         try:
             done = subprocess.run(command, env=environment_of(folder), check=False)
         except OSError as fault:
             raise PolicyError(f"the build cannot start: {fault}") from None
-        lines = _lines(folder / "notes")
-        sizes = [ObjectSizes(**json.loads(line)) for line in lines]
-        return done.returncode, sizes
+        return done.returncode, [ObjectSizes(**note) for note in _once(settings.notes)]
 
 
 def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
@@ -194,24 +158,25 @@ def record(clang: Clang, project: Path, out: Path, flags: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="meshwright-build-") as place:
         copy = Path(place).resolve() / _project_name(project.resolve(), out)
         shutil.copytree(project, copy, symlinks=True)
-        settings = {
-            "mode": "record",
-            "flags": list(flags),
-            "root": str(copy.parent),
-            "project": copy.name,
-            "out": str(out.resolve()),
-        }
-        with compiler_driver(clang, settings) as folder:
+        settings = Settings(
+            _commands(clang),
+            "record",
+            list(flags),
+            copy.parent,
+            out=out.resolve(),
+            project=copy.name,
+        )
+        with compiler_programs(settings) as folder:
             fault = _built(copy, environment_of(folder))
-            added = len(_lines(folder / "notes"))
+        added = len(_once(settings.notes))
     if not added:
         raise PolicyError(f"building {project} compiled no C or C++ file ({fault})")
     return added
 
 
-def _lines(notes: Path) -> list[str]:
-    """The notes of the driver, each line once."""
-    return list(dict.fromkeys(notes.read_text().splitlines() if notes.exists() else ()))
+def _once(notes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Notes of compilations, each of them once."""
+    return list({repr(note): note for note in notes}.values())
 
 
 def _project_name(project: Path, out: Path) -> str:

@@ -8,6 +8,9 @@ from meshwright.features.policies.compiler.replay import CallSite
 from meshwright.features.policies.compiler.savings import CallPlace
 
 _DEFINE = re.compile(r'^define .*?@("[^"]+"|[\w.$]+)\(.*?!dbg !(\d+)')
+_INTERNAL = re.compile(
+    r'^define (?:internal|private|linkonce|available).*?@("[^"]+"|[\w.$]+)\(', re.M
+)
 _CALL = re.compile(r'\b(?:call|invoke)\b.*?@("[^"]+"|[\w.$]+)\(')
 _DBG = re.compile(r"!dbg !(\d+)")
 _ALIAS = re.compile(r"^!(\d+) = (?:distinct )?!(DILocation|DISubprogram)\((.*)\)$")
@@ -23,12 +26,24 @@ class CallGraph:
     """By name in a call site, the symbol of a function."""
     first_lines: Mapping[str, int]
     """By name in a call site, the line where a function begins."""
+    internal: frozenset[str] = frozenset()
+    """Symbols of functions that may go with their last call: no other unit calls them."""
 
     def sites(self, inlined: frozenset[CallSite]) -> frozenset[CallSite]:
         """Calls about which a compilation decides, if it inlines `inlined`.
 
         A call that is inlined brings the calls that its callee has left.
         """
+        return self._walked(inlined)[0]
+
+    def left(self, inlined: frozenset[CallSite]) -> Mapping[str, tuple[CallSite, ...]]:
+        """Calls that the code of each function has left, if `inlined` are inlined."""
+        return self._walked(inlined)[1]
+
+    def _walked(
+        self, inlined: frozenset[CallSite]
+    ) -> tuple[frozenset[CallSite], dict[str, tuple[CallSite, ...]]]:
+        """The calls that are decided about, and those that each function has left."""
         left: dict[str, tuple[CallSite, ...]] = {}
         seen: set[CallSite] = set()
 
@@ -44,7 +59,7 @@ class CallGraph:
                     out.append(site)
                 elif site.callee not in path:
                     inner = rest(site.callee, path | {site.callee})
-                    open_sites += [_nested(each, site) for each in inner]
+                    open_sites += [within(each, site) for each in inner]
                 if len(seen) > _MOST_SITES:
                     break
             if function not in path - {function}:
@@ -53,7 +68,7 @@ class CallGraph:
 
         for function in self.calls:
             rest(function, frozenset({function}))
-        return frozenset(seen)
+        return frozenset(seen), left
 
     def is_in(self, site: CallSite, part: frozenset[str]) -> bool:
         """Whether a call is in the code of one of these functions."""
@@ -89,7 +104,8 @@ _MOST_SITES = 20_000
 """Call sites of a unit beyond which no more are listed (recursion that is inlined)."""
 
 
-def _nested(site: CallSite, outer: CallSite) -> CallSite:
+def within(site: CallSite, outer: CallSite) -> CallSite:
+    """The copy of a call that inlining another one makes of it."""
     return CallSite(site.callee, (*site.places, *outer.places))
 
 
@@ -123,7 +139,8 @@ def parse_call_graph(text: str) -> CallGraph:
             if callee in bodies and dbg in nodes
         }
         calls[symbol] = tuple(sorted(sites))
-    return CallGraph(calls, names, first_lines)
+    internal = frozenset(name.strip('"') for name in _INTERNAL.findall(text))
+    return CallGraph(calls, names, first_lines, internal)
 
 
 def _place(name: str, location: Mapping[str, str], first: int) -> str:

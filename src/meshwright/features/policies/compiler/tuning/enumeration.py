@@ -11,13 +11,17 @@ MOST_VECTORS = 2**14
 """Decision vectors of a unit beyond which an enumeration is not begun."""
 
 
+def fewest_vectors(graph: CallGraph) -> int:
+    """Decision vectors of all parts, without those of calls that inlining copies."""
+    parts = graph.components()
+    return sum(2 ** sum(len(graph.calls[name]) for name in part) for part in parts)
+
+
 def least_state(
     graph: CallGraph, compilations: Compilations, default: InliningState
 ) -> InliningState | None:
     """The optimum of all decisions, part by part; `None` if there are too many."""
-    parts = graph.components()
-    least = sum(2 ** sum(len(graph.calls[name]) for name in part) for part in parts)
-    if least > MOST_VECTORS:
+    if fewest_vectors(graph) > MOST_VECTORS:
         return None
     budget = MOST_VECTORS
     chosen: set[CallSite] = set()
@@ -26,7 +30,7 @@ def least_state(
     start = compilations.state(every, "NeverInline")
     if start.size != default.size:
         return None
-    for part in parts:
+    for part in graph.components():
         best, count = _least_of_part((graph, part), compilations, start, budget)
         if best is None:
             return None

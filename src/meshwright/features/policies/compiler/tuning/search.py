@@ -1,22 +1,31 @@
 """Search for the inlining decisions that make a unit's text smallest.
 
-Rounds of flips of one decision follow each other, from the compiler's own decisions and
-from none inlined. One compilation measures many flips, function by function; those that
-help are combined and checked. Rounds that compile each flip alone come last, and small
+Rounds of flips of one or of related decisions follow each other, from the compiler's own
+decisions and from none inlined, and functions of the two are exchanged. One compilation
+measures many flips, function by function; those that help are combined and checked. Then
+come pairs of flips that cost little each, and rounds that compile each flip alone. Small
 call graphs are enumerated, which proves the optimum.
 """
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import cycle
 
 from meshwright.features.policies.compiler.replay import CallSite, Decisions
 from meshwright.features.policies.compiler.tuning.call_graph import CallGraph
-from meshwright.features.policies.compiler.tuning.enumeration import least_state
+from meshwright.features.policies.compiler.tuning.enumeration import (
+    MOST_VECTORS,
+    fewest_vectors,
+    least_state,
+)
 from meshwright.features.policies.compiler.tuning.flips import (
     Flip,
     batches_of,
     callee_flips,
+    crossing_flips,
+    nested_flips,
+    pair_flips,
     single_flips,
 )
 from meshwright.features.policies.compiler.tuning.states import (
@@ -28,6 +37,12 @@ from meshwright.features.policies.compiler.tuning.states import (
 _HOPED = 0.75
 """Share of the sum of gains that flips together must reach to be taken as they are."""
 
+_KINDS = 3
+"""Rounds without a gain, one of each kind of flips, after which a state is left."""
+
+_PAIRS = 3
+"""Pairs of flips that are tried, by single flips of a state."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
@@ -35,7 +50,7 @@ class Tuned:
 
     default_bytes: text bytes by the compiler's own decisions. is_optimal: whether an
         enumeration of all decisions proves that no others are smaller. is_complete:
-        whether the search ended before its time did.
+        whether the search ended before its time did. stages: those that it has ended.
     saved_bytes: by call that the compiler's own decisions leave, the bytes that inlining
         it saves if all others stay: what a policy learns from.
     """
@@ -46,6 +61,7 @@ class Tuned:
     compilations: int
     is_optimal: bool
     is_complete: bool
+    stages: int
     saved_bytes: dict[CallSite, int] = field(default_factory=dict[CallSite, int])
 
 
@@ -63,24 +79,25 @@ class InliningSearch:
         self.compilations = Compilations(size_fn, pool, end_at)
         self._saved: dict[CallSite, int] = {}
 
-    def run(self, start: Decisions) -> Tuned:
+    def run(self, start: Decisions, stages: int = 0) -> Tuned:
         """The best decisions; never worse than the compiler's own.
 
-        start: decisions of an earlier search, from which this one goes on.
+        start, stages: decisions of an earlier search, and the stages that it has ended;
+            this one goes on from them.
         """
         compilations = self.compilations
         default = compilations.state({}, "Original")
-        if start:
-            best = self._improved(compilations.state(start, "Original"))
-        else:
-            best = self._improved(default, is_default=True)
-            if not compilations.is_over:
-                never = self._improved(compilations.state({}, "NeverInline"))
-                best = min(best, never, key=lambda state: state.size)
-        best = self._polished(best)
-        optimum = None
+        best = compilations.state(start, "Original") if start else default
+        for stage in (self._first, self._crossed, self._paired, self._polished)[
+            stages:
+        ]:
+            best = stage(best)
+            if compilations.is_over:
+                break
+            stages += 1
+        optimum, is_complete = None, False
         if not compilations.is_over:
-            optimum = least_state(self.graph, compilations, default)
+            optimum, is_complete = self._enumerated(default)
         if optimum is not None and optimum.size < best.size:
             best = optimum
         final = self.explicit(best)
@@ -92,7 +109,8 @@ class InliningSearch:
             final.size,
             compilations.number,
             optimum is not None and final.size <= optimum.size,
-            not compilations.is_over,
+            is_complete,
+            stages,
             self._saved,
         )
 
@@ -120,18 +138,52 @@ class InliningSearch:
         explicit = self.explicit(state)
         if explicit.size <= state.size:
             state = explicit
-        by_callee = False
+        kinds = cycle((single_flips, callee_flips, nested_flips))
         stalled = 0
-        while stalled < 2 and not self.compilations.is_over:
-            flips_fn = callee_flips if by_callee else single_flips
-            gains = self._gains_by_function(
-                state, flips_fn(self.graph, state.sized.inlined)
-            )
+        while stalled < _KINDS and not self.compilations.is_over:
+            flips = next(kinds)(self.graph, state.sized.inlined)
+            gains = self._gains_by_function(state, flips)
             if is_default:
                 self._saved = _saved_bytes(gains)
             better = self._combined(state, _helpful(gains))
             stalled = 0 if better.size < state.size else stalled + 1
-            state, is_default, by_callee = better, False, not by_callee
+            state, is_default = better, False
+        return state
+
+    def _first(self, state: InliningState) -> InliningState:
+        """A state that no flip makes smaller, from the compiler's own or an earlier one."""
+        return self._improved(state, is_default=not state.decisions)
+
+    def _enumerated(self, default: InliningState) -> tuple[InliningState | None, bool]:
+        """The optimum, if it can be had, and whether more time would not help."""
+        vectors = fewest_vectors(self.graph)
+        if vectors > MOST_VECTORS:
+            return None, True
+        if not self.compilations.has_time_for(vectors):
+            return None, False
+        optimum = least_state(self.graph, self.compilations, default)
+        return optimum, not self.compilations.is_over
+
+    def _crossed(self, state: InliningState) -> InliningState:
+        """The best of a state, what comes of none inlined, and functions of both."""
+        none = self._improved(self.compilations.state({}, "NeverInline"))
+        best, other = sorted([state, self.explicit(none)], key=lambda each: each.size)
+        best = self.explicit(best)
+        flips = crossing_flips(self.graph, best.sized.inlined, other.sized.inlined)
+        better = self._combined(best, _helpful(self._gains_by_function(best, flips)))
+        return self._improved(better) if better.size < best.size else best
+
+    def _paired(self, state: InliningState) -> InliningState:
+        """A state that none of the pairs of flips makes smaller that cost little each."""
+        while not self.compilations.is_over:
+            flips = single_flips(self.graph, state.sized.inlined)
+            gains = self._gains_by_function(state, flips)
+            pairs = pair_flips(gains, _PAIRS * len(flips))
+            found = _helpful([*gains, *self._gains_by_function(state, pairs)])
+            better = self._combined(state, found)
+            if better.size >= state.size:
+                break
+            state = self._improved(better)
         return state
 
     def _polished(self, state: InliningState) -> InliningState:
@@ -207,8 +259,14 @@ def _saved_bytes(gains: Iterable[tuple[int, Flip]]) -> dict[CallSite, int]:
 
 
 def _helpful(gains: Iterable[tuple[int, Flip]]) -> list[tuple[int, Flip]]:
-    """Flips that gain, the greatest gain first."""
-    return sorted((pair for pair in gains if pair[0] > 0), key=lambda pair: -pair[0])
+    """Flips that gain, the greatest gain first; of two about one call the first one."""
+    found: list[tuple[int, Flip]] = []
+    decided: set[CallSite] = set()
+    for gain, flip in sorted(gains, key=lambda pair: -pair[0]):
+        if gain > 0 and decided.isdisjoint(flip.decisions):
+            found.append((gain, flip))
+            decided |= flip.decisions.keys()
+    return found
 
 
 def _merged(changes: Iterable[Decisions]) -> dict[CallSite, bool]:

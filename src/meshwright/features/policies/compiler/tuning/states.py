@@ -46,18 +46,25 @@ class Compilations:
 
     size_fn: compiles; its calls may run at once. end_at: `time.monotonic()` after which
         no compilation begins. number: those made so far.
+    begun: when the first one could begin.
     """
 
     size_fn: SizeFn
     pool: Executor
     end_at: float
     number: int = 0
+    begun: float = field(default_factory=time.monotonic)
     _known: dict[_Key, Sized] = field(default_factory=dict[_Key, Sized])
 
     @property
     def is_over(self) -> bool:
         """Whether the time has ended."""
         return time.monotonic() >= self.end_at
+
+    def has_time_for(self, number: int) -> bool:
+        """Whether so many compilations can be made, at the pace until now."""
+        now = time.monotonic()
+        return number * (now - self.begun) <= (self.end_at - now) * max(1, self.number)
 
     def state(self, decisions: Decisions, fallback: str) -> InliningState:
         """A state that is compiled whatever the time."""

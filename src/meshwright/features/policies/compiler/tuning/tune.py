@@ -25,8 +25,8 @@ from meshwright.plain import JsonLines
 class TunedUnit:
     """The result for one unit of a corpus, an entry of the journal.
 
-    fingerprint: of the source, its flags and the compiler. is_optimal, is_complete: as
-        in `Tuned`. fault: why the unit was skipped; "" if it was not.
+    fingerprint: of the source, its flags and the compiler. is_optimal, is_complete,
+        stages: as in `Tuned`. fault: why the unit was skipped; "" if it was not.
     """
 
     unit: str
@@ -36,6 +36,7 @@ class TunedUnit:
     compilations: int = 0
     is_optimal: bool = False
     is_complete: bool = False
+    stages: int = 0
     fault: str = ""
 
 
@@ -111,10 +112,11 @@ def _entry(
     entry, until = earlier
     unit, mark = job.unit, fingerprint(job.unit, compiler.clang)
     path = out / f"{unit.name}.replay"
-    start = entry is not None and entry.fingerprint == mark and path.exists()
+    known = entry if entry is not None and entry.fingerprint == mark else None
+    start = read_replay(path) if known is not None and path.exists() else {}
     try:
         search = job.search(compiler, pool, until)
-        tuned = search.run(read_replay(path) if start else {})
+        tuned = search.run(start, 0 if known is None else known.stages)
         tuned = _checked(tuned, unit, compiler)
     except PolicyError as fault:
         return TunedUnit(unit.name, mark, fault=str(fault))
@@ -134,6 +136,7 @@ def _entry(
         tuned.compilations,
         tuned.is_optimal,
         tuned.is_complete,
+        tuned.stages,
     )
 
 

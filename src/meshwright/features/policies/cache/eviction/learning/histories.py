@@ -6,6 +6,7 @@ last one, the size, and two tags that come with a request. Each is the logarithm
 in eighths.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ FEATURES = GAPS + DECAYS + 4 + TAGS
 
 _LAST_HALF_LIFE = 18
 """The decaying counts halve every 2^8, 2^10, ... 2^18 requests."""
+
+_SLOWEST_RATE = -math.log(2) / 2**_LAST_HALF_LIFE
 
 _FINEST = 16
 """A decayed count of a sixteenth is the least that a feature tells from none."""
@@ -72,7 +75,7 @@ def eighths(value: float) -> int:
 @compiled_in_place
 def _slowest_decay(gap: int) -> float:
     """What remains of the count that decays most slowly; its fourth power is the next."""
-    return 2.0 ** (-gap / 2.0**_LAST_HALF_LIFE)
+    return math.exp(gap * _SLOWEST_RATE)
 
 
 @compiled_in_place
