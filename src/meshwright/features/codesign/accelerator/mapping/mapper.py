@@ -48,11 +48,15 @@ def map_to(product: ArrayProduct, chip: Accelerator) -> ProductMapping | Misfit:
         return turned
     if isinstance(turned, Misfit):
         return found
-    return min(found, turned, key=_merit)
+    return min(found, turned, key=lambda each: _merit(each, chip))
 
 
-def _merit(mapping: ProductMapping) -> tuple[float, float]:
-    return mapping.cycles + mapping.stall_cycles, mapping.energy_j
+def _merit(mapping: ProductMapping, chip: Accelerator) -> tuple[float, float, float]:
+    """Cycles, those that remain if all values stay on the chip, and joules."""
+    inside = mapping.traffic_bytes.get("global", 0.0)
+    rate = chip.global_bytes_per_s if inside else math.inf
+    on_chip = max(mapping.cycles, math.ceil(inside / rate * chip.clock_hz))
+    return mapping.cycles + mapping.stall_cycles, on_chip, mapping.energy_j
 
 
 def require(mapping: ProductMapping | Misfit, op: str) -> ProductMapping:
@@ -72,13 +76,16 @@ def _map(
     best: ProductMapping | Misfit | None = None
     for cycles, split in best_splits(product.extents, chip):
         # No tiles take fewer cycles than none.
-        if isinstance(best, ProductMapping) and cycles > _merit(best)[0]:
+        if (
+            isinstance(best, ProductMapping)
+            and cycles > best.cycles + best.stall_cycles
+        ):
             break
         found = _best_tiles(_Part(product, chip, split, is_turned))
         if not isinstance(best, ProductMapping):
             best = found
         elif isinstance(found, ProductMapping):
-            best = min(best, found, key=_merit)
+            best = min(best, found, key=lambda each: _merit(each, chip))
     assert best is not None, "a product can be left whole"
     return best
 
@@ -104,7 +111,7 @@ def _best_tiles(part: _Part) -> ProductMapping | Misfit:
             return outer
         found = _mapping(part, outer)
         if isinstance(best, ProductMapping) and isinstance(found, ProductMapping):
-            best = min(best, found, key=_merit)
+            best = min(best, found, key=lambda each: _merit(each, part.chip))
         elif not isinstance(best, ProductMapping):
             best = found
         if isinstance(best, ProductMapping) and not _waits_inside(best, part.chip):
@@ -210,26 +217,21 @@ def _inner_tiling(
     # An array that keeps no sums adds those of its next fold in the PE's memory.
     adds_there = chip.dataflow != "output" and sizes.dims[2] > least[2]
     seen = Sizes(whole, scaled, sizes.halo, sizes.row_m, adds_there)
-    return best_tiling(seen, _l1_room(chip), least, _inner_pace(part, sizes, outer))
+    return best_tiling(seen, _l1_room(chip), least, _inner_pace(part))
 
 
-def _inner_pace(part: _Part, sizes: Sizes, outer: LoopTiling | None) -> Pace:
-    """The pace of one PE in a tile of the chip, for which it waits in any case.
+def _inner_pace(part: _Part) -> Pace:
+    """The pace of one PE that waits for the memory above its own, and for no other.
+
+    What main memory takes may stay on the chip, and does not count.
 
     PEs that divide n read the same inputs, and PEs that divide m the same weights.
     """
     chip, split = part.chip, part.split
-    rate, floor = chip.dram_bytes_per_s, 0.0
-    if outer is not None:
-        rate = chip.global_bytes_per_s
-        tiles = math.prod(
-            -(-n // t) for n, t in zip(sizes.dims, outer.tile, strict=True)
-        )
-        bytes_each = split.batch * outer.moved_bytes / tiles
-        floor = bytes_each * chip.clock_hz / chip.dram_bytes_per_s
+    rate = chip.global_bytes_per_s if chip.global_bytes else chip.dram_bytes_per_s
     each = split.batch * chip.clock_hz / rate
     costs = (each * split.m, each * split.n, each * split.m * split.n)
-    return replace(_pace(chip), cycles_per_byte=costs, floor=floor)
+    return replace(_pace(chip), cycles_per_byte=costs)
 
 
 def _inside_bytes(

@@ -196,10 +196,10 @@ def _best_order(  # noqa: PLR0913  numba takes no records
     pace: Ints, costs: Floats,
 ) -> tuple[float, float, int]:  # fmt: skip
     """The least cycles of the loops around a tile, the bytes, and the order's number."""
-    held = apart = costs[3]
+    held = apart = 0.0
     if pace[0] >= 0:
-        held = max(held, _cycles(tile, dims, pace, True))
-        apart = max(apart, _cycles(tile, dims, pace, False))
+        held = _cycles(tile, dims, pace, True)
+        apart = _cycles(tile, dims, pace, False)
     best_time, best, best_order = np.inf, np.inf, 0
     for number in range(6):
         order = ORDER_DIMS[number]
@@ -223,15 +223,15 @@ def _is_less(time: float, size: float, best_time: float, best: float) -> bool:
 
 
 @njit(cache=True)
-def _is_slow(tile: Ints, dims: Ints, pace: Ints, best_time: float) -> bool:
-    """Whether the folds of a tile take longer than a known time, in whatever order."""
+def _least_cycles(tile: Ints, dims: Ints, pace: Ints) -> float:
+    """Cycles of the folds of a tile in the best order; 0 at no pace."""
     if pace[0] < 0:
-        return False
+        return 0.0
     stays = True
     for d in range(3):
         if d != pace[0]:
             stays = stays and _ceil(tile[d], pace[4 + d]) <= pace[1 + d]
-    return _cycles(tile, dims, pace, stays) > best_time * _CLOSE
+    return _cycles(tile, dims, pace, stays)
 
 
 @njit(cache=True)
@@ -241,10 +241,11 @@ def search_tiles(  # noqa: PLR0913  numba takes no records
     pace: Ints, costs: Floats,
 ) -> tuple[Ints, int, int]:  # fmt: skip
     """The tile, order and kept operand of the least time, and of the fewest bytes then."""
-    best_time, best, best_held, best_order, best_kept = np.inf, np.inf, np.inf, 0, -1
+    best_time = best = best_held = best_cycles = np.inf
+    best_order, best_kept = 0, NO_OPERAND
     best_tile = np.array([tiles_m[0], tiles_n[0], tiles_k[0]])
     least = weights[0] + weights[1] + weights[2]
-    shortest = max(costs[3], (weights[:3] * costs[:3]).sum())
+    shortest = (weights[:3] * costs).sum()
     if pace[0] >= 0:
         shortest = max(shortest, _cycles(dims, dims, pace, True))
     tile = np.empty(3, np.int64)
@@ -255,14 +256,19 @@ def search_tiles(  # noqa: PLR0913  numba takes no records
                 largest = _largest(tile, tiles_k, dims, weights, limits, kept)
                 for third in _thirds(largest, dims[2], pace):
                     tile[2] = third
-                    if third == 0 or _is_slow(tile, dims, pace, best_time):
+                    cycles = _least_cycles(tile, dims, pace) if third else np.inf
+                    if third == 0 or cycles > best_time * _CLOSE:
                         continue
-                    # Of equals one without a kept operand, by the bytes that it holds.
+                    # Of equals one without a kept operand, by cycles and held bytes.
                     held = 0.0
                     for i in range(3):
                         held += _held(i, tile, dims, weights, kept)
-                    is_liked = kept == NO_OPERAND and _is_better(
-                        held, best_held, moderate
+                    is_liked = kept == NO_OPERAND and (
+                        cycles < best_cycles
+                        or (
+                            cycles == best_cycles
+                            and _is_better(held, best_held, moderate)
+                        )
                     )
                     if not (is_liked or _is_less(shortest, least, best_time, best)):
                         continue
@@ -274,4 +280,5 @@ def search_tiles(  # noqa: PLR0913  numba takes no records
                     if is_less or (is_liked and not is_more):
                         best_time, best, best_held = time, size, held
                         best_order, best_tile, best_kept = order, tile.copy(), kept
+                        best_cycles = cycles
     return best_tile, best_order, best_kept

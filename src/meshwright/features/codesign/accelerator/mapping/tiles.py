@@ -73,7 +73,6 @@ class Pace:
         a streamed dim but the first.
     parts: arrays among which a tile's M, N and K are divided.
     cycles_per_byte: of inputs, weights and sums that cross the border of the memory.
-    floor: cycles that pass in any case.
     """
 
     streamed: int
@@ -83,15 +82,13 @@ class Pace:
     returning: int = 0
     parts: tuple[int, int, int] = (1, 1, 1)
     cycles_per_byte: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    floor: float = 0.0
 
     @property
     def plain(self) -> tuple[Ints, Floats]:
         """The numbers as arrays."""
         counts = (self.streamed, *self.units, *self.parts)
         counts = (*counts, self.rows, self.between, self.returning)
-        costs = (*self.cycles_per_byte, self.floor)
-        return np.array(counts, np.int64), np.array(costs, np.float64)
+        return np.array(counts, np.int64), np.array(self.cycles_per_byte, np.float64)
 
 
 TIMELESS = Pace(-1, (1, 1, 1), 0, 0)
@@ -142,7 +139,8 @@ def best_tiling(
 ) -> LoopTiling | Misfit:
     """The fastest tiling, and of equally fast ones that with the fewest bytes.
 
-    Of equals, the largest that holds a moderate size.
+    Of equals one of the fewest cycles, and of these the largest that holds a moderate
+    size.
 
     room: bytes for inputs, weights and sums, or one number for all of them.
     least: smallest tile, such as what an array takes; less where a dim has less.
