@@ -54,6 +54,14 @@ def held_bytes(tile: Ints, dims: Ints, weights: Floats, kept: int) -> Floats:
 
 
 @njit(cache=True)
+def _held_in_all(tile: Ints, dims: Ints, weights: Floats, kept: int) -> float:
+    total = 0.0
+    for i in range(3):
+        total += _held(i, tile, dims, weights, kept)
+    return total
+
+
+@njit(cache=True)
 def _fits(tile: Ints, dims: Ints, weights: Floats, limits: Floats, kept: int) -> bool:
     total = 0.0
     for i in range(3):
@@ -150,23 +158,26 @@ def _cycles(tile: Ints, dims: Ints, pace: Ints, stays: bool) -> float:
 
 
 @njit(cache=True)
-def _largest(
-    tile: Ints, tiles_k: Ints, dims: Ints, weights: Floats, limits: Floats, kept: int
-) -> int:
-    """The largest tile of K that fits beside those of M and N; 0 if none does."""
-    low, high = 0, len(tiles_k)
+def _largest(  # noqa: PLR0913  numba takes no records
+    place: int, tile: Ints, tiles_k: Ints, dims: Ints, weights: Floats,
+    limits: Floats, kept: int,
+) -> tuple[int, int]:  # fmt: skip
+    """The largest tile of K that fits beside those of M and N, 0 if none does; its place.
+
+    place: of one that fits beside a larger tile of N, to go on from; -1 for none. What
+        fits beside a whole N may not beside a part, of which there are two.
+    """
     # Sums of a whole K are results, which are smaller than partial sums.
-    tile[2] = tiles_k[high - 1]
+    tile[2] = tiles_k[-1]
     if _fits(tile, dims, weights, limits, kept):
-        return tiles_k[high - 1]
-    while low < high:
-        middle = (low + high) // 2
-        tile[2] = tiles_k[middle]
-        if _fits(tile, dims, weights, limits, kept):
-            low = middle + 1
-        else:
-            high = middle
-    return tiles_k[low - 1] if low > 0 else 0
+        return tiles_k[-1], -1 if tile[1] == dims[1] else place
+    while place + 1 < len(tiles_k):
+        tile[2] = tiles_k[place + 1]
+        if not _fits(tile, dims, weights, limits, kept):
+            break
+        place += 1
+    found = tiles_k[place] if place >= 0 else 0
+    return found, -1 if tile[1] == dims[1] else place
 
 
 @njit(cache=True)
@@ -249,20 +260,25 @@ def search_tiles(  # noqa: PLR0913  numba takes no records
     if pace[0] >= 0:
         shortest = max(shortest, _cycles(dims, dims, pace, True))
     tile = np.empty(3, np.int64)
+    # Beside tiles of M and N, one fold of K takes the fewest cycles.
+    one_fold = dims[2] if pace[0] == 2 else min(dims[2], pace[3] * pace[6])
     for kept in range(NO_OPERAND, 3 if may_keep else 0):
         for m in tiles_m[::-1]:
+            place = -1
             for n in tiles_n[::-1]:
-                tile[0], tile[1] = m, n
-                largest = _largest(tile, tiles_k, dims, weights, limits, kept)
+                tile[0], tile[1], tile[2] = m, n, one_fold
+                if _least_cycles(tile, dims, pace) > best_time * _CLOSE:
+                    continue
+                largest, place = _largest(
+                    place, tile, tiles_k, dims, weights, limits, kept
+                )
                 for third in _thirds(largest, dims[2], pace):
                     tile[2] = third
                     cycles = _least_cycles(tile, dims, pace) if third else np.inf
                     if third == 0 or cycles > best_time * _CLOSE:
                         continue
                     # Of equals one without a kept operand, by cycles and held bytes.
-                    held = 0.0
-                    for i in range(3):
-                        held += _held(i, tile, dims, weights, kept)
+                    held = _held_in_all(tile, dims, weights, kept)
                     is_liked = kept == NO_OPERAND and (
                         cycles < best_cycles
                         or (

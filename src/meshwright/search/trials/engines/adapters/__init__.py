@@ -1,0 +1,1 @@
+"""Engines of other libraries, which propose the candidates: optuna and pymoo."""
