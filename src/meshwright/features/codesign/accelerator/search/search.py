@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
+
+import numpy as np
 
 from meshwright.errors import NoDesignError
 from meshwright.features.codesign.accelerator.design.design import Design
@@ -15,12 +17,14 @@ from meshwright.features.codesign.accelerator.search.worth import Worth, objecti
 from meshwright.search.trials import (
     Front,
     Goals,
+    Space,
     Study,
     Trial,
     TrialEngine,
     find_engine,
     run_trials,
 )
+from meshwright.search.trials.space.coding import Coding
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ def search_design(  # noqa: PLR0913  an option each
 ) -> FoundDesign:
     """The best design for targets within caps of area and peak power.
 
+    Area and power are known without a simulation, so trials are spent within the caps.
+
     base: design to which figures are relative, and whose clock, node and number format
         candidates have; a TPU v3 at 7 nm if none is given.
     engine, journal, workers: as in `nas.search`.
@@ -68,7 +74,11 @@ def search_design(  # noqa: PLR0913  an option each
     caps = {"area_mm2": area_mm2, "tdp_w": tdp_w}
     limits = {name: cap for name, cap in caps.items() if cap < math.inf}
     goals = Goals(objective_of(objective), limits)
-    study = Study(datapaths(programs.has_batch), goals, find_engine(engine), seed)
+    space = datapaths(programs.has_batch)
+    # Where few designs keep the caps, violations lead to them.
+    if limits and _share_within(space, worth, seed) >= _LEAST_SHARE:
+        space = replace(space, where=worth.is_within)
+    study = Study(space, goals, find_engine(engine), seed)
     front = run_trials(
         study, worth, trials=trials, journal=journal, workers=workers,
         on_trial=on_trial, say=say,
@@ -77,6 +87,17 @@ def search_design(  # noqa: PLR0913  an option each
         raise NoDesignError(_why_none(front, limits))
     best = front.points[0]
     return FoundDesign(design_of(best.candidate, base), best, front)
+
+
+_NUM_DRAWN, _LEAST_SHARE = 1000, 0.02
+"""Random designs that are drawn, and the share of them that has to keep the caps."""
+
+
+def _share_within(space: Space, worth: Worth, seed: int) -> float:
+    """The share of random designs that keeps the caps; none is simulated."""
+    coding, random = Coding.of(space), np.random.default_rng(seed)
+    drawn = (coding.random_one(random).tolist() for _ in range(_NUM_DRAWN))
+    return sum(worth.is_within(space.decode(code)) for code in drawn) / _NUM_DRAWN
 
 
 def _why_none(front: Front, limits: dict[str, float]) -> str:
