@@ -13,7 +13,6 @@ from benchmarks.harness import STORED, Options, benchmark, option
 from meshwright.codesign import accelerator as acc
 from meshwright.features.codesign.accelerator.search.programs import TracedTargets
 from meshwright.features.codesign.accelerator.search.worth import Worth
-from meshwright.search.trials import ENGINES
 
 HOME = "benchmarks.codesign.chip_programs"
 PROGRAMS = ("b0", "b3", "b7", "bert_base", "bert_large", "resnet50", "lstm")
@@ -21,20 +20,14 @@ PROGRAMS = ("b0", "b3", "b7", "bert_base", "bert_large", "resnet50", "lstm")
 
 @benchmark(
     option("--trials", type=int, default=400, help="designs that each search tries"),
-    option("--engine", default="ageing", help="of the searches for designs"),
+    option("--engine", default="memetic", help="of the searches for designs"),
     option("--programs", default=",".join(PROGRAMS), help="names, with commas"),
-    option(
-        "--engines", action="store_true", help="compare engines on the first program"
-    ),
     seed=0,
     out=STORED,
 )
 def main(options: Options) -> None:
     """Print perf/TDP of the best design for each program, and of one for all."""
     names = options.programs.split(",")
-    if options.engines:
-        compare_engines(options, names[0])
-        return
     gains: list[float] = []
     for name in names:
         found = search(options, [name])
@@ -92,24 +85,6 @@ def parts(found: acc.FoundDesign, name: str) -> dict[str, float]:
         "by_batch": batch / datapath,
         "by_fusion": fused / batch,
     }
-
-
-def compare_engines(options: Options, name: str) -> None:
-    """Save the best perf/TDP of each engine at equal trials."""
-    for engine in ENGINES:
-        if engine.startswith(("optuna", "pymoo", "halving")):
-            continue
-        base = acc.die_shrunk()
-        best = [
-            acc.search_design(
-                [f"{HOME}:{name}"], area_mm2=base.area_mm2, tdp_w=base.tdp_w,
-                engine=engine, trials=options.trials, seed=seed,
-            ).trial.values["perf_per_tdp"]
-            for seed in range(3)
-        ]  # fmt: skip
-        options.save_case(
-            "engines", engine, {"median": sorted(best)[1], "best": max(best)}
-        )
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def searched(trials: int, seed: int) -> Iterator[tuple[float, str, float]]:
     """The least energy at each accuracy that each kind of search finds."""
     known = joint.TEMPLATES["edge"].baseline
     best = max(SPACE.values(), key=lambda c: evaluate(c)["accuracy"])
-    search = partial(joint.search, __file__, seed=seed)
+    search = partial(joint.search, __file__, engine="memetic", seed=seed)
     chip_alone = search(model=best, trials=trials)
     for loss in LOSSES:
         least = evaluate(best)["accuracy"] - loss

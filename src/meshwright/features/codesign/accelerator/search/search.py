@@ -51,7 +51,7 @@ def search_design(  # noqa: PLR0913  an option each
     area_mm2: float = math.inf,
     tdp_w: float = math.inf,
     base: Design | None = None,
-    engine: str | TrialEngine = "ageing",
+    engine: str | TrialEngine = "memetic",
     trials: int = 2000,
     seed: int = 0,
     journal: str | PathLike[str] | None = None,
