@@ -12,7 +12,11 @@ import numpy as np
 from meshwright.errors import NoDesignError
 from meshwright.features.codesign.accelerator.design.design import Design
 from meshwright.features.codesign.accelerator.search.programs import TracedTargets
-from meshwright.features.codesign.accelerator.search.space import datapaths, design_of
+from meshwright.features.codesign.accelerator.search.space import (
+    datapaths,
+    design_of,
+    known_designs,
+)
 from meshwright.features.codesign.accelerator.search.worth import Worth, objective_of
 from meshwright.search.trials import (
     Front,
@@ -62,7 +66,8 @@ def search_design(  # noqa: PLR0913  an option each
 ) -> FoundDesign:
     """The best design for targets within caps of area and peak power.
 
-    Area and power are known without a simulation, so trials are spent within the caps.
+    Area and power are known without a simulation, so trials are spent within the caps. The
+    first are of `known_designs`.
 
     base: design to which figures are relative, and whose clock, node and number format
         candidates have; a TPU v3 at 7 nm if none is given.
@@ -78,7 +83,9 @@ def search_design(  # noqa: PLR0913  an option each
     # Where few designs keep the caps, violations lead to them.
     if limits and _share_within(space, worth, seed) >= _LEAST_SHARE:
         space = replace(space, where=worth.is_within)
-    study = Study(space, goals, find_engine(engine), seed)
+    known = known_designs(base, programs.has_batch)
+    first = [candidate for candidate in known if worth.is_within(candidate)]
+    study = Study(space, goals, find_engine(engine), seed, first)
     front = run_trials(
         study, worth, trials=trials, journal=journal, workers=workers,
         on_trial=on_trial, say=say,
