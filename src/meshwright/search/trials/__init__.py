@@ -39,8 +39,6 @@ from meshwright.search.trials.costs.pareto import (
     pareto_ranks,
 )
 from meshwright.search.trials.costs.trial import Request, Trial, TrialOutcome
-from meshwright.search.trials.engines.adapters.optuna_sampler import Optuna
-from meshwright.search.trials.engines.adapters.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.ageing import Ageing
 from meshwright.search.trials.engines.by_name import ENGINES, find_engine
 from meshwright.search.trials.engines.cross_entropy import CrossEntropy
@@ -50,7 +48,9 @@ from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.memetic import Memetic
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
+from meshwright.search.trials.engines.optuna_sampler import Optuna
 from meshwright.search.trials.engines.parzen import Parzen
+from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.random_draws import RandomDraws
 from meshwright.search.trials.engines.scalarised import Scalarised
 from meshwright.search.trials.running.ask_tell import AskTell, Study

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meshwright.errors import SearchError, did_you_mean
-from meshwright.search.trials.engines.adapters.optuna_sampler import Optuna
-from meshwright.search.trials.engines.adapters.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.ageing import Ageing
 from meshwright.search.trials.engines.cross_entropy import CrossEntropy
 from meshwright.search.trials.engines.engine import TrialEngine
@@ -15,7 +13,9 @@ from meshwright.search.trials.engines.halving import Halving
 from meshwright.search.trials.engines.memetic import Memetic
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
+from meshwright.search.trials.engines.optuna_sampler import Optuna
 from meshwright.search.trials.engines.parzen import Parzen
+from meshwright.search.trials.engines.pymoo_algorithm import Pymoo
 from meshwright.search.trials.engines.random_draws import RandomDraws
 
 ENGINES: dict[str, Callable[[], TrialEngine]] = {

@@ -279,13 +279,9 @@ def search_tiles(  # noqa: PLR0913  numba takes no records
                         continue
                     # Of equals one without a kept operand, by cycles and held bytes.
                     held = _held_in_all(tile, dims, weights, kept)
-                    is_liked = kept == NO_OPERAND and (
-                        cycles < best_cycles
-                        or (
-                            cycles == best_cycles
-                            and _is_better(held, best_held, moderate)
-                        )
-                    )
+                    is_better = _is_better(held, best_held, moderate)
+                    is_better = cycles == best_cycles and is_better
+                    is_liked = kept < 0 and (cycles < best_cycles or is_better)
                     if not (is_liked or _is_less(shortest, least, best_time, best)):
                         continue
                     time, size, order = _best_order(

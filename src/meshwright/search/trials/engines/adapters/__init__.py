@@ -1,1 +1,0 @@
-"""Engines of other libraries, which propose the candidates: optuna and pymoo."""
