@@ -143,7 +143,7 @@ def _cycles(tile: Ints, dims: Ints, pace: Ints, stays: bool) -> float:
             each = _ceil(_ceil(tile[d], pace[4 + d]), pace[1 + d])
             last = _ceil(_ceil(rest, pace[4 + d]), pace[1 + d])
             folds *= full * each + last
-    d, rows, between = pace[0], pace[7], pace[8]
+    d, rows, between = int(pace[0]), pace[7], pace[8]
     full, rest = dims[d] // tile[d], dims[d] % tile[d]
     each, last = _ceil(tile[d], pace[4 + d]), _ceil(rest, pace[4 + d])
     pieces, streamed = full + (1 if rest > 0 else 0), full * each + last

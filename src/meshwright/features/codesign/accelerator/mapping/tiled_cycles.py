@@ -100,12 +100,13 @@ def _cuts(
     extents: Extents, split: Split, tilings: tuple[LoopTiling, ...]
 ) -> tuple[_Cut, ...]:
     dims = (extents.m, extents.n, extents.k)
+    inner = tilings[-1].tile
     outer = tilings[0].tile if len(tilings) > 1 else dims
     parts = (split.m, split.n, 1)
     return tuple(
-        [(n, _cut(-(-size // part), inner)) for n, size in _cut(extent, tile)]
-        for extent, tile, part, inner in zip(
-            dims, outer, parts, tilings[-1].tile, strict=True
+        [(n, _cut(-(-size // part), size_inside)) for n, size in _cut(extent, tile)]
+        for extent, tile, part, size_inside in zip(
+            dims, outer, parts, inner, strict=True
         )
     )
 

@@ -62,7 +62,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What sets the time of a loop nest around an array.
+    """The speeds that set the time of a loop nest around an array.
 
     streamed: number of the dim that streams past what stays in the array.
     units: extents along M, N and K of one fold; 1 for the streamed dim.
@@ -161,15 +161,15 @@ def best_tiling(
         for n, f, unit in zip(dims, floors, units, strict=True)
     )
     windows = sizes.halo, sizes.row_m
-    found = search_tiles(  # pyright: ignore[reportCallIssue]
-        dims, weights, limits, *tiles, *windows, moderate, may_keep, *pace.plain
+    m, n, k = tiles
+    array, costs = pace.plain
+    tile, order, kept = search_tiles(
+        dims, weights, limits, m, n, k, *windows, moderate, may_keep, array, costs
     )
-    tile, order, kept = found
     crossing = moved(tile, ORDER_DIMS[order], dims, weights, *windows, kept)
     inputs, read, sums, written = (float(size) for size in crossing)
-    m, n, k = (int(extent) for extent in tile)
     return LoopTiling(
-        (m, n, k),
+        (int(tile[0]), int(tile[1]), int(tile[2])),
         ORDERS[order],
         (inputs, read, sums, written),
         float(held_bytes(tile, dims, weights, kept).sum()),
