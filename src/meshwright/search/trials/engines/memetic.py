@@ -35,7 +35,7 @@ class Memetic:
     A neighbour has one gene at another option, or one or two levels away; or one gene a
     level up and another a level down, as where constraints leave room for either alone.
     Neighbours are those of the first by rank and crowding distance, in random order; as
-    all were tried, those of the second, and so on.
+    all were tried, those of the second, and so on. A batch's best joins the population.
     population: codes that live on. children, neighbours: at once. crossing: share of
         children with two parents.
     """
@@ -52,14 +52,20 @@ class Memetic:
         living = Population(len(draws.coding.genes), draws.num_costs)
         around = _Neighbours(draws)
         codes = draws.initial(self.population)
+        living.add(codes, (yield Batch(codes)))
         while True:
-            trials = yield Batch(codes)
-            living.add(codes, trials)
             living.keep(merit_order(living.costs, living.violations)[: self.population])
             child = partial(child_of, draws, living.codes, self.crossing)
             near = partial(around.next, living.codes, child)
             born = draws.several(self.children, child)
             codes = np.concatenate([born, draws.several(self.neighbours, near)])
+            trials = yield Batch(codes)
+            living.add(born, trials[: self.children])
+            tried = Population(codes.shape[1], draws.num_costs)
+            tried.add(codes[self.children :], trials[self.children :])
+            # All of them would soon be the whole population.
+            first = merit_order(tried.costs, tried.violations)[:1]
+            living.add(tried.codes[first], [trials[self.children + i] for i in first])
 
 
 @dataclass(slots=True)
