@@ -1,13 +1,13 @@
 """A model and an edge accelerator searched together, and each alone, at equal trials.
 
-Accuracies are those of the table of digits models, energies those of the simulator. The
-chip alone is searched for the most accurate model. One after the other, half of the trials
-search for a model on the known chip, and the rest for a chip for the most economical one.
+Accuracies are those of the table of digits models, energies those of the simulator. All
+searches know the most accurate model of the table and the known chip, and ask for the least
+energy at an accuracy. The chip alone is searched for that model. One after the other, half
+of the trials search for a model on the known chip, and the rest for a chip for it.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator
 from functools import partial
@@ -70,31 +70,26 @@ def searched(trials: int, seed: int) -> Iterator[tuple[float, str, float]]:
     """The least energy at each accuracy that each kind of search finds."""
     known = joint.TEMPLATES["edge"].baseline
     best = max(SPACE.values(), key=lambda c: evaluate(c)["accuracy"])
-    search = partial(joint.search, __file__, seed=seed)
-    fronts = {
-        "model_alone": search(chip=known, trials=trials),
-        "chip_alone": search(model=best, trials=trials),
-        "together": search(trials=trials),
-    }
-    half = search(chip=known, trials=trials // 2)
+    search = partial(joint.search, __file__, engine="memetic", seed=seed)
+    chip_alone = search(model=best, trials=trials)
     for loss in LOSSES:
         least = evaluate(best)["accuracy"] - loss
-        for kind, front in fronts.items():
-            yield loss, kind, energy(front, least)
-        first = accurate(half, least)
-        model = min(first, key=_joules).candidate["model"] if first else best
+        ask = partial(search, first=[best], least_accuracy=least)
+        yield loss, "chip_alone", energy(chip_alone)
+        yield loss, "model_alone", energy(ask(chip=known, trials=trials))
+        yield loss, "together", energy(ask(trials=trials))
+        model = _cheapest(ask(chip=known, trials=trials // 2)).candidate["model"]
         then = search(model=model, trials=trials - trials // 2)
-        yield loss, "one_after_the_other", energy(then, least)
+        yield loss, "one_after_the_other", energy(then)
 
 
-def accurate(front: nas.ModelFront, least: float) -> list[Trial]:
-    """The points of a front that are accurate enough."""
-    return [point for point in front.points if point.values["accuracy"] >= least]
+def energy(front: nas.ModelFront) -> float:
+    """The least energy of a search."""
+    return _joules(_cheapest(front))
 
 
-def energy(front: nas.ModelFront, least: float) -> float:
-    """The least energy at an accuracy; infinite if no point has it."""
-    return min(map(_joules, accurate(front, least)), default=math.inf)
+def _cheapest(front: nas.ModelFront) -> Trial:
+    return min(front.points, key=_joules)
 
 
 def _joules(point: Trial) -> float:

@@ -22,6 +22,9 @@ ROWS, COLUMNS, BUFFER_BYTES, DRAM_RATE = 32, 32, 256 << 10, 64
 PORT_BYTES = 4096
 """Bytes that the buffer reads and writes a cycle: so many that it never stalls."""
 
+LONGEST = 6
+"""The number of loops whose orders zigzag enumerates."""
+
 DESIGN = acc.Design.load("tpu-v4i").changed(
     pes=(1, 1), array=(ROWS, COLUMNS), preloads=1, number="int8", global_bytes=0,
     l1="shared", l1_bytes=(BUFFER_BYTES,), l2_bytes=0, dram_channels=1,
@@ -43,13 +46,14 @@ def counted(
     extents: Mapping[str, int],
     goal: str,
     loops: Sequence[tuple[str, int]] = (),
-    longest: int = 6,
+    weights_rate: int = PORT_BYTES,
 ) -> Counted:
     """The best mapping that zigzag finds for a goal, or its count of given loops.
 
     goal: "energy", "latency", or "EDP" for their product.
     loops: loops over folds and tiles, the innermost first.
-    longest: the number of loops whose orders zigzag enumerates.
+    weights_rate: bytes of weights that the array takes in a cycle; with `COLUMNS` it loads
+        row by row, as ours does, but zigzag's energy is then too large.
     """
     from zigzag.api import get_hardware_performance_zigzag
 
@@ -61,8 +65,10 @@ def counted(
     if loops:
         mapping["temporal_ordering"] = [list(loop) for loop in loops]
     texts = {
-        "hardware": _hardware(), "mapping": [mapping], "workload": [_layer(extents)]
-    }  # fmt: skip
+        "hardware": _hardware(weights_rate),
+        "mapping": [mapping],
+        "workload": [_layer(extents)],
+    }
     paths: dict[str, str] = {}
     for name, content in texts.items():
         paths[name] = str(folder / f"{name}.yaml")
@@ -72,7 +78,7 @@ def counted(
         with contextlib.redirect_stdout(io.StringIO()):
             energy_pj, cycles, *_ = get_hardware_performance_zigzag(
                 paths["workload"], paths["hardware"], paths["mapping"], opt=goal,
-                dump_folder=str(folder / "dump"), lpf_limit=longest,
+                dump_folder=str(folder / "dump"), lpf_limit=LONGEST,
                 loma_show_progress_bar=False,
             )  # fmt: skip
     finally:
@@ -120,15 +126,16 @@ def _divisor(number: int, most: int) -> int:
     return next(d for d in range(min(most, number), 0, -1) if number % d == 0)
 
 
-def _hardware() -> dict[str, Any]:
+def _hardware(weights_rate: int) -> dict[str, Any]:
     """The design as zigzag describes hardware."""
     chip = DESIGN.chip
     both, operands = ["D1", "D2"], ["I1", "I2", "O"]
     reads = [f"{each}, tl" for each in operands] + ["O, th"]
     writes = [f"{each}, fh" for each in operands] + ["O, fl"]
     # a port for each: zigzag lets none serve two accesses in a cycle
+    rates = {"I2, tl": weights_rate}
     buffer = [
-        _port(f"{kind[0]}_port_{i + 1}", kind, PORT_BYTES, [each])
+        _port(f"{kind[0]}_port_{i + 1}", kind, rates.get(each, PORT_BYTES), [each])
         for kind, ends in (("read", reads), ("write", writes))
         for i, each in enumerate(ends)
     ]

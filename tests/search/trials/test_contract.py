@@ -13,7 +13,9 @@ from meshwright.search import Annealing
 from meshwright.search.trials import (
     ENGINES,
     AskTell,
+    Choice,
     Front,
+    Goals,
     Halving,
     Range,
     Scalarised,
@@ -26,6 +28,8 @@ from meshwright.search.trials import (
     run_trials,
 )
 from meshwright.search.trials.engines.estimates.improvement import expected_improvement
+from meshwright.search.trials.engines.memetic import neighbours
+from meshwright.search.trials.space.coding import Draws
 from tests.search.trials.problems import (
     GOALS,
     REFERENCE,
@@ -195,3 +199,27 @@ def test_ask_and_tell_run_by_the_caller():
 def test_an_unknown_engine_is_refused_with_the_nearest_name():
     with pytest.raises(SearchError, match="did you mean 'nsga2'"):
         find_engine("nsga3")
+
+
+def test_a_neighbour_has_one_gene_changed_or_two_levels_in_opposite_directions():
+    space = Space({"a": Range(0, 5), "b": Range(0, 5), "c": Choice("x", "y", "z")})
+    draws = Draws(space, np.random.default_rng(0), 1)
+    code = draws.coding.code_of({"a": 2, "b": 5, "c": "y"})
+    found = [space.decode(each.tolist()) for each in neighbours(draws, code)]
+    a = [{"a": a, "b": 5, "c": "y"} for a in (0, 1, 3, 4)]
+    b = [{"a": 2, "b": b, "c": "y"} for b in (3, 4)]
+    c = [{"a": 2, "b": 5, "c": each} for each in "xz"]
+    assert found == [*a, *b, *c, {"a": 3, "b": 4, "c": "y"}]
+
+
+def test_descent_ends_where_no_neighbour_is_better():
+    """Alone, the gene that rises breaks the limit, and the one that falls costs more."""
+    space = Space(
+        {"a": Range(0, 40), "b": Range(0, 40)}, where=lambda c: sum(c.values()) <= 40
+    )
+    goals = Goals({"worth": "max"}, {})
+    front = run_trials(
+        Study(space, goals, find_engine("memetic"), 0, [{"a": 0, "b": 40}]),
+        lambda c: {"worth": 3 * c["a"] + 2 * c["b"]}, trials=400,
+    )  # fmt: skip
+    assert front.points[0].candidate == {"a": 40, "b": 0}

@@ -45,6 +45,7 @@ from meshwright.search.trials.engines.cross_entropy import CrossEntropy
 from meshwright.search.trials.engines.engine import Batch, TrialEngine
 from meshwright.search.trials.engines.firefly import Firefly
 from meshwright.search.trials.engines.halving import Halving
+from meshwright.search.trials.engines.memetic import Memetic
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
 from meshwright.search.trials.engines.optuna_sampler import Optuna
@@ -75,6 +76,7 @@ __all__ = [
     "GaussianProcess",
     "Goals",
     "Halving",
+    "Memetic",
     "Nsga2",
     "Optuna",
     "Parzen",

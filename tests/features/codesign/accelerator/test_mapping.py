@@ -121,7 +121,10 @@ def test_bytes_are_the_least_of_all_tiles_and_orders():
 
 def test_sums_of_several_folds_lie_in_the_buffer():
     """A fold adds to the sums of the one before it, of 4 bytes each."""
-    design = ONE.changed(l1="private", l1_bytes=(1 << 20, 1 << 20, 4 * 64 * 128))
+    design = ONE.changed(
+        l1="private", l1_bytes=(1 << 20, 1 << 20, 4 * 64 * 128),
+        dram_channel_bytes_per_s=1e9, global_bytes=0,
+    )  # fmt: skip
     one_fold = acc.map_product(design, m=512, n=128, k=128)
     assert one_fold.tilings["l1"].tile == (64, 128, 128)
     two_folds = acc.map_product(design, m=512, n=128, k=256)

@@ -8,6 +8,10 @@ from typer.testing import CliRunner
 from meshwright.codesign import accelerator as acc
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.command import accelerator_command
+from meshwright.features.codesign.accelerator.search.space import (
+    design_of,
+    known_designs,
+)
 
 PROGRAM = """
 import jax
@@ -33,15 +37,25 @@ def run(*arguments):
     return CliRunner().invoke(accelerator_command, [str(a) for a in arguments])
 
 
-@pytest.mark.parametrize("engine", ["random", "ageing", "nsga2"])
+@pytest.mark.parametrize("engine", ["random", "ageing", "memetic"])
 def test_the_best_design_keeps_its_caps(target, engine):
     caps = {"area_mm2": 100.0, "tdp_w": 60.0}
     found = acc.search_design([target], trials=40, engine=engine, **caps)
     assert found.design.area_mm2 <= 100
     assert found.design.tdp_w <= 60
-    kept = [t for t in found.front.trials if t.is_feasible]
-    best = max(t.values["perf_per_tdp"] for t in kept)
+    assert all(trial.is_feasible for trial in found.front.trials)
+    best = max(t.values["perf_per_tdp"] for t in found.front.trials)
     assert found.trial.values["perf_per_tdp"] == best
+
+
+def test_a_search_begins_with_known_designs_within_the_caps(target):
+    base = acc.die_shrunk()
+    known = list(known_designs(base))
+    found = acc.search_design([target], trials=6, tdp_w=base.tdp_w, engine="random")
+    within = [c for c in known if design_of(c, base).tdp_w <= base.tdp_w]
+    assert 0 < len(within) < len(known)
+    tried = [trial.candidate for trial in found.front.trials]
+    assert tried[: len(within)] == within
 
 
 def test_the_baseline_is_worth_one(target):

@@ -53,6 +53,16 @@ def test_pairs_keep_the_area_of_the_baseline_and_the_latency():
         assert point.values["latency_s"] <= 3e-6
 
 
+def test_the_least_energy_at_an_accuracy_starts_from_known_models():
+    known = {"width": 4, "layers": 1}
+    front = joint.search(FILE, trials=6, first=[known], least_accuracy=0.0)
+    assert front.front.trials[0].candidate == {"model": known, "chip": EDGE.baseline}
+    energies = [t.values["energy_j"] for t in front.front.trials if t.is_feasible]
+    assert [point.values["energy_j"] for point in front.points] == [min(energies)]
+    none = joint.search(FILE, trials=3, least_accuracy=1.01)
+    assert not none.points
+
+
 @pytest.mark.parametrize("half", ["model", "chip"])
 def test_one_half_alone_is_searched(half):
     fixed = {"model": {"width": 4, "layers": 1}, "chip": EDGE.baseline}[half]

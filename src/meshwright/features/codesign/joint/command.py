@@ -40,6 +40,12 @@ def codesign_command(  # noqa: PLR0913  an option each
         float | None,
         Option("--area-mm2", min=0, help="largest area; default: the baseline's"),
     ] = None,
+    accuracy: Annotated[
+        float | None,
+        Option(
+            "--accuracy", min=0, max=1, help="least accuracy; one pair, not the front"
+        ),
+    ] = None,
     objective: Annotated[
         str, Option("--objective", help=f"beside accuracy: {', '.join(OBJECTIVES)}")
     ] = "energy",
@@ -70,6 +76,7 @@ def codesign_command(  # noqa: PLR0913  an option each
             objective=objective,
             latency_s=math.inf if latency_ms is None else latency_ms / 1e3,
             area_mm2=area_mm2,
+            least_accuracy=accuracy,
             engine=engine,
             trials=trials,
             seed=seed,

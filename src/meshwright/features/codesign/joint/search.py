@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from typing import Any
 
 from meshwright.errors import AcceleratorError, did_you_mean
 from meshwright.features.codesign.joint.pair_figures import PairFigures
@@ -29,8 +30,10 @@ def search(  # noqa: PLR0913  an option each
     objective: str = "energy",
     latency_s: float = math.inf,
     area_mm2: float | None = None,
+    least_accuracy: float | None = None,
     model: Candidate | None = None,
     chip: Candidate | None = None,
+    first: Sequence[Candidate] = (),
     engine: str | TrialEngine = "nsga2",
     trials: int = 500,
     seed: int = 0,
@@ -41,9 +44,13 @@ def search(  # noqa: PLR0913  an option each
 ) -> ModelFront:
     """The front of accuracy and an objective, over models and accelerators together.
 
+    Where an accuracy is asked for, the best objective with at least that.
+
     space: path.py[:name], as for `nas.SpaceFile`, whose `evaluate` is a `nas.Trained`.
     area_mm2: largest area; that of the template's baseline if none is given.
     model, chip: a candidate that every pair has, for a search of the other half alone.
+    first: models to try before all others on the known chip; the file's `baseline` if none
+        is given.
     """
     found = find_template(template)
     if objective not in OBJECTIVES:
@@ -58,14 +65,21 @@ def search(  # noqa: PLR0913  an option each
     chips = found.space if chip is None else Space(dict(chip))
     start = [
         {"model": each, "chip": chip or found.baseline}
-        for each in (file.first if model is None else [model])
+        for each in ((first or file.first) if model is None else [model])
     ]
     limits = {"latency_s": latency_s, "area_mm2": limit}
+    objectives = {"accuracy": "max", OBJECTIVES[objective]: "min"}
+    constraints: dict[str, Any] = {
+        n: most for n, most in limits.items() if most < math.inf
+    }
+    if least_accuracy is not None:
+        del objectives["accuracy"]
+        constraints["accuracy"] = (least_accuracy, None)
     return search_models(
         Space({"model": models, "chip": chips}),
         evaluate,
-        objectives={"accuracy": "max", OBJECTIVES[objective]: "min"},
-        constraints={name: most for name, most in limits.items() if most < math.inf},
+        objectives=objectives,
+        constraints=constraints,
         engine=engine,
         trials=trials,
         seed=seed,

@@ -10,6 +10,7 @@ from meshwright.search.trials.engines.cross_entropy import CrossEntropy
 from meshwright.search.trials.engines.engine import TrialEngine
 from meshwright.search.trials.engines.firefly import Firefly
 from meshwright.search.trials.engines.halving import Halving
+from meshwright.search.trials.engines.memetic import Memetic
 from meshwright.search.trials.engines.model_based import GaussianProcess
 from meshwright.search.trials.engines.nsga2 import Nsga2
 from meshwright.search.trials.engines.optuna_sampler import Optuna
@@ -19,6 +20,7 @@ from meshwright.search.trials.engines.random_draws import RandomDraws
 
 ENGINES: dict[str, Callable[[], TrialEngine]] = {
     "nsga2": Nsga2,
+    "memetic": Memetic,
     "ageing": Ageing,
     "cross-entropy": CrossEntropy,
     "firefly": Firefly,

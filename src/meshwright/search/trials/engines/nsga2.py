@@ -13,8 +13,8 @@ from meshwright.search.trials.engines.engine import (
     Proposals,
     check_counts,
 )
-from meshwright.search.trials.engines.variation import cross, mutate
 from meshwright.search.trials.space.coding import Draws
+from meshwright.search.trials.space.variation import cross, mutate
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from meshwright.features.codesign.accelerator.cost.figures import (
     scaled,
 )
 from meshwright.features.codesign.accelerator.design.design import Design
-from meshwright.features.codesign.accelerator.mapping.product import map_to, require
+from meshwright.features.codesign.accelerator.mapping.mapper import map_to, require
 from meshwright.features.codesign.accelerator.simulate.evaluate import evaluate
 
 _FULL_ADDER, _FLIP_FLOP = 28, 24

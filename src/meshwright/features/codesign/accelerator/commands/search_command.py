@@ -45,7 +45,7 @@ def search_command(  # noqa: PLR0913  an option each
     trials: Annotated[int, Option("--trials", min=1, help="designs to try")] = 2000,
     engine: Annotated[
         str, Option("--engine", help=f"one of {', '.join(ENGINES)}")
-    ] = "ageing",
+    ] = "memetic",
     seed: Annotated[int, Option("--seed", min=0, help="random seed")] = 0,
     workers: Annotated[int, Option("--workers", min=0, help="processes")] = 0,
     out: Annotated[Path | None, Option("--out", help="folder for the design")] = None,

@@ -6,8 +6,8 @@ if weights or inputs stay: R to load, R + C + T - 2 until the last sum leaves. I
 nothing is loaded, and it takes R + C + T - 2. (Samajdar et al., "A Systematic Methodology
 for Characterizing Scalability of DNN Accelerators using SCALE-Sim", ISPASS 2020.)
 
-An array that preloads takes in what stays next while it computes. After the first fold,
-each one then takes as long as the longer of both.
+An array that preloads takes in what stays next while it computes. Each fold but the last
+then takes as long as the longer of both. `tiled_cycles` counts folds that stream a tile.
 """
 
 from __future__ import annotations
@@ -53,6 +53,25 @@ class Split:
     n: int = 1
 
 
+STREAMED = {"weight": 0, "input": 1, "output": 2}
+"""The number among M, N and K of the dim that streams past what stays, by dataflow."""
+
+
+def least_tile(chip: Accelerator) -> tuple[int, int, int]:
+    """The smallest tile that keeps one array busy: what stays in it, and one line."""
+    rows, columns = chip.array
+    if chip.dataflow == "output":
+        return rows, columns, 1
+    if chip.dataflow == "input":
+        return columns, 1, rows
+    return 1, columns, rows
+
+
+def loading_cycles(chip: Accelerator) -> int:
+    """Cycles in which an array takes in what stays; sums start in it."""
+    return 0 if chip.dataflow == "output" else chip.array[0]
+
+
 def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
@@ -68,11 +87,10 @@ def num_folds(part: Extents, chip: Accelerator) -> tuple[int, int]:
 
 
 def cycles_of(part: Extents, chip: Accelerator) -> int:
-    """Cycles of one PE's part of a product, without stalls."""
+    """Cycles of one PE's part of a product in one tile, without stalls."""
     rows, columns = chip.array
     folds, streamed = num_folds(part, chip)
-    loading = 0 if chip.dataflow == "output" else rows
-    one = loading + rows + columns + streamed - 2
+    one = loading_cycles(chip) + rows + columns + streamed - 2
     if not chip.preloads:
         return folds * one
     return one + (folds - 1) * max(streamed, rows)

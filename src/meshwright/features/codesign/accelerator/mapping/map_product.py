@@ -5,11 +5,10 @@ from dataclasses import replace
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.design.design import ITEMSIZE, Design
 from meshwright.features.codesign.accelerator.mapping.folds import Extents
+from meshwright.features.codesign.accelerator.mapping.mapper import map_to, require
 from meshwright.features.codesign.accelerator.mapping.product import (
     ArrayProduct,
     ProductMapping,
-    map_to,
-    require,
 )
 
 DATAFLOW_NAMES = {"ws": "weight", "os": "output", "is": "input"}

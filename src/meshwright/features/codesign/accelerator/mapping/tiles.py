@@ -8,10 +8,15 @@ read again.
 
 One operand may instead stay whole in the memory, and is then moved once.
 
+The least time comes first, then the fewest bytes. Time is the longer of the cycles of the
+array's folds, which rise as tiles stream less or end within a fold, and of the transfer of
+the bytes (`Pace`).
+
 For given tiles of two dims, bytes do not rise with the tile of the third. So the search
 takes every pair of different tiles, the largest third one that fits, and all six orders:
-its result is the least over all tiles and orders. Of a dim with more than `_MOST_TILES`
-different tiles (above about 1,000) it takes so many of them.
+for bytes alone its result is the least over all tiles and orders. Tiles of a dim are
+different if there are more of them, or more whole folds in each. Of a dim with more than
+`_MOST_TILES` (above about 1,000) it takes so many of them.
 """
 
 from __future__ import annotations
@@ -21,19 +26,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
+from meshwright.features.codesign.accelerator.mapping.tile_search import (
+    NO_OPERAND,
+    ORDER_DIMS,
+    ORDERS,
+    held_bytes,
+    moved,
+    search_tiles,
+)
 from meshwright.search.arrays import Floats, Ints
 
-ORDERS = ("mnk", "mkn", "nmk", "nkm", "kmn", "knm")
-"""Loops from the outermost to the innermost, as `order` in a `LoopTiling` counts them."""
-
 _MOST_TILES = 64
-
-_DIMS = np.array([["mnk".index(dim) for dim in order] for order in ORDERS])
-
-_LACKS = np.array([1, 0, 2])
-"""For inputs (M x K), weights (K x N) and sums (M x N), the dim that they lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,41 @@ class Sizes:
     halo: float = 0.0
     row_m: int = 0
     sums_inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The speeds that set the time of a loop nest around an array.
+
+    streamed: number of the dim that streams past what stays in the array.
+    units: extents along M, N and K of one fold; 1 for the streamed dim.
+    rows: cycles to load what stays next.
+    between: cycles of a fold beside those of its streamed rows; 0 if the array preloads,
+        since a fold then takes as long as the longer of both.
+    returning: cycles in which sums that left the array return to it, before each piece of
+        a streamed dim but the first.
+    parts: arrays among which a tile's M, N and K are divided.
+    cycles_per_byte: of inputs, weights and sums that cross the border of the memory.
+    """
+
+    streamed: int
+    units: tuple[int, int, int]
+    rows: int
+    between: int
+    returning: int = 0
+    parts: tuple[int, int, int] = (1, 1, 1)
+    cycles_per_byte: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @property
+    def plain(self) -> tuple[Ints, Floats]:
+        """The numbers as arrays."""
+        counts = (self.streamed, *self.units, *self.parts)
+        counts = (*counts, self.rows, self.between, self.returning)
+        return np.array(counts, np.int64), np.array(self.cycles_per_byte, np.float64)
+
+
+TIMELESS = Pace(-1, (1, 1, 1), 0, 0)
+"""A pace at which only bytes count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +128,19 @@ class Misfit:
 
 BUFFERS = ("inputs", "weights", "outputs")
 
-_NO_OPERAND = -1
-"""In place of an operand's number: none stays whole."""
-
 
 def best_tiling(
     sizes: Sizes,
     room: tuple[float, ...],
     least: tuple[int, int, int],
+    pace: Pace = TIMELESS,
     moderate: float = math.inf,
     may_keep: bool = True,
 ) -> LoopTiling | Misfit:
-    """The tiling with the fewest bytes; of equals, the largest that holds a moderate size.
+    """The fastest tiling, and of equally fast ones that with the fewest bytes.
+
+    Of equals one of the fewest cycles, and of these the largest that holds a moderate
+    size.
 
     room: bytes for inputs, weights and sums, or one number for all of them.
     least: smallest tile, such as what an array takes; less where a dim has less.
@@ -111,25 +151,29 @@ def best_tiling(
     floors = np.minimum(np.array(least, np.int64), dims)
     limits = np.array(room if len(room) == 3 else (room[0], -1.0, -1.0), np.float64)
     weights = np.array([*sizes.bytes, sizes.bytes[3 if sizes.sums_inside else 2]])
-    held = _held(floors, dims, weights, _NO_OPERAND)
-    misfit = _misfit(held, limits)
+    smallest = held_bytes(floors, dims, weights, NO_OPERAND)
+    misfit = _misfit(smallest, limits)
     if misfit is not None:
         return misfit
-    tiles = tuple(_tiles(int(n), int(f)) for n, f in zip(dims, floors, strict=True))
-    how = sizes.halo, sizes.row_m, moderate, may_keep
-    found = _search(dims, weights, limits, *tiles, *how)  # pyright: ignore[reportCallIssue]
-    tile, order, crossing, held_bytes, kept = found
+    units = [u * p for u, p in zip(pace.units, pace.parts, strict=True)]
+    tiles = tuple(
+        _tiles(int(n), int(f), unit)
+        for n, f, unit in zip(dims, floors, units, strict=True)
+    )
+    windows = sizes.halo, sizes.row_m
+    m, n, k = tiles
+    array, costs = pace.plain
+    tile, order, kept = search_tiles(
+        dims, weights, limits, m, n, k, *windows, moderate, may_keep, array, costs
+    )
+    crossing = moved(tile, ORDER_DIMS[order], dims, weights, *windows, kept)
+    inputs, read, sums, written = (float(size) for size in crossing)
     return LoopTiling(
         (int(tile[0]), int(tile[1]), int(tile[2])),
         ORDERS[order],
-        (
-            float(crossing[0]),
-            float(crossing[1]),
-            float(crossing[2]),
-            float(crossing[3]),
-        ),
-        float(held_bytes),
-        BUFFERS[kept] if kept != _NO_OPERAND else "",
+        (inputs, read, sums, written),
+        float(held_bytes(tile, dims, weights, kept).sum()),
+        BUFFERS[kept] if kept != NO_OPERAND else "",
     )
 
 
@@ -144,11 +188,16 @@ def _misfit(held: Floats, limits: Floats) -> Misfit | None:
 
 
 @lru_cache(maxsize=4096)
-def _tiles(extent: int, least: int) -> Ints:
-    """The different tiles of a dim: for each number of them, the smallest."""
-    numbers = np.arange(1, math.isqrt(extent) + 2)
-    counts = np.unique(np.concatenate([numbers, -(-extent // numbers)]))
-    tiles = np.unique(-(-extent // counts))
+def _tiles(extent: int, least: int, unit: int) -> Ints:
+    """The different tiles of a dim: for each number of them, the smallest.
+
+    unit: extent of a fold; for each number of folds in a tile, that tile too.
+    """
+    tiles = _smallest(extent)
+    if unit > 1:
+        tiles = np.union1d(
+            tiles, np.minimum(_smallest(-(-extent // unit)) * unit, extent)
+        )
     tiles = tiles[tiles >= least]
     if not tiles.size:
         return np.array([extent])
@@ -158,128 +207,8 @@ def _tiles(extent: int, least: int) -> Ints:
     return tiles[np.unique(np.round(places).astype(int))]
 
 
-@njit(cache=True)
-def _held(tile: Ints, dims: Ints, weights: Floats, kept: int) -> Floats:
-    """Bytes of the tiles of inputs, weights and sums; two of each that the loops change.
-
-    weights: bytes of inputs, weights, results, partial sums, and of complete results in
-        this memory. kept: the operand that stays whole.
-    """
-    held = np.empty(3)
-    for i in range(3):
-        lacks = (1, 0, 2)[i]
-        share, is_whole = 1.0, True
-        for d in range(3):
-            if d != lacks and i != kept:
-                share *= tile[d] / dims[d]
-                is_whole = is_whole and tile[d] >= dims[d]
-        size = weights[i] if i < 2 else weights[4 if tile[2] >= dims[2] else 3]
-        held[i] = size * share * (1.0 if is_whole else 2.0)
-    return held
-
-
-@njit(cache=True)
-def _fits(tile: Ints, dims: Ints, weights: Floats, limits: Floats, kept: int) -> bool:
-    held = _held(tile, dims, weights, kept)
-    if limits[1] < 0:
-        return held.sum() <= limits[0]
-    return held[0] <= limits[0] and held[1] <= limits[1] and held[2] <= limits[2]
-
-
-@njit(cache=True)
-def moved(  # noqa: PLR0913  numba takes no records
-    tile: Ints, order: Ints, dims: Ints, weights: Floats, halo: float, row_m: int,
-    kept: int,
-) -> Floats:  # fmt: skip
-    """Bytes of inputs and weights read, of sums read and written, for one loop nest."""
-    trips = np.empty(3, np.int64)
-    for d in range(3):
-        trips[d] = (dims[d] + tile[d] - 1) // tile[d]
-    out = np.empty(4)
-    for i in range(3):
-        lacks = (1, 0, 2)[i]
-        times = 1
-        is_inside = False  # of the missing dim's loop: a loop over one of its own dims
-        for position in range(2, -1, -1):
-            dim = order[position]
-            if dim != lacks and trips[dim] > 1:
-                is_inside = True
-            if dim == lacks and is_inside and i != kept:
-                times = trips[dim]
-        if i < 2:
-            out[i] = weights[i] * times
-        else:
-            out[2] = weights[3] * (times - 1)
-            out[3] = weights[2] + weights[3] * (times - 1)
-    if row_m > 0 and trips[0] > 1 and kept != 0:
-        rows = max(1.0, tile[0] / row_m)
-        out[0] *= 1.0 + halo / rows
-    return out
-
-
-@njit(cache=True)
-def _largest(
-    tile: Ints, tiles_k: Ints, dims: Ints, weights: Floats, limits: Floats, kept: int
-) -> int:
-    """The largest tile of K that fits beside those of M and N; 0 if none does."""
-    low, high = 0, len(tiles_k)
-    # Sums of a whole K are results, which are smaller than partial sums.
-    tile[2] = tiles_k[high - 1]
-    if _fits(tile, dims, weights, limits, kept):
-        return tiles_k[high - 1]
-    while low < high:
-        middle = (low + high) // 2
-        tile[2] = tiles_k[middle]
-        if _fits(tile, dims, weights, limits, kept):
-            low = middle + 1
-        else:
-            high = middle
-    return tiles_k[low - 1] if low > 0 else 0
-
-
-@njit(cache=True)
-def _is_better(held: float, best_held: float, moderate: float) -> bool:
-    """Whether tiles that hold so many bytes are preferred among equally good ones."""
-    if held > moderate or best_held > moderate:
-        return held < best_held
-    return held > best_held
-
-
-@njit(cache=True)
-def _search(  # noqa: PLR0913  numba takes no records
-    dims: Ints, weights: Floats, limits: Floats, tiles_m: Ints, tiles_n: Ints,
-    tiles_k: Ints, halo: float, row_m: int, moderate: float, may_keep: bool,
-) -> tuple[Ints, int, Floats, float, int]:  # fmt: skip
-    best, best_held, best_order, best_kept = np.inf, np.inf, 0, _NO_OPERAND
-    best_tile = np.array([tiles_m[0], tiles_n[0], tiles_k[0]])
-    best_moved = np.zeros(4)
-    least = weights[0] + weights[1] + weights[2]
-    tile = np.empty(3, np.int64)
-    for kept in range(_NO_OPERAND, 3):
-        if kept != _NO_OPERAND and (best <= least * (1 + 1e-9) or not may_keep):
-            break
-        for m in tiles_m:
-            for n in tiles_n:
-                tile[0], tile[1] = m, n
-                largest = _largest(tile, tiles_k, dims, weights, limits, kept)
-                if largest == 0:
-                    continue
-                tile[2] = largest
-                held = _held(tile, dims, weights, kept).sum()
-                is_better = kept == _NO_OPERAND and _is_better(
-                    held, best_held, moderate
-                )
-                if best <= least * (1 + 1e-9) and not is_better:
-                    continue
-                for order in range(6):
-                    crossing = moved(
-                        tile, _DIMS[order], dims, weights, halo, row_m, kept
-                    )
-                    total = crossing.sum()
-                    if total < best * (1 - 1e-9) or (
-                        is_better and total <= best * (1 + 1e-9)
-                    ):
-                        best, best_held, best_order = total, held, order
-                        best_tile, best_moved, best_kept = tile.copy(), crossing, kept
-                        is_better = False
-    return best_tile, best_order, best_moved, best_held, best_kept
+def _smallest(extent: int) -> Ints:
+    """For each number of tiles into which an extent can be cut, the smallest."""
+    numbers = np.arange(1, math.isqrt(extent) + 2)
+    counts = np.unique(np.concatenate([numbers, -(-extent // numbers)]))
+    return np.unique(-(-extent // counts))

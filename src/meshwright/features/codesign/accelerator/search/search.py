@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
+
+import numpy as np
 
 from meshwright.errors import NoDesignError
 from meshwright.features.codesign.accelerator.design.design import Design
 from meshwright.features.codesign.accelerator.search.programs import TracedTargets
-from meshwright.features.codesign.accelerator.search.space import datapaths, design_of
+from meshwright.features.codesign.accelerator.search.space import (
+    datapaths,
+    design_of,
+    known_designs,
+)
 from meshwright.features.codesign.accelerator.search.worth import Worth, objective_of
 from meshwright.search.trials import (
     Front,
     Goals,
+    Space,
     Study,
     Trial,
     TrialEngine,
     find_engine,
     run_trials,
 )
+from meshwright.search.trials.space.coding import Coding
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ def search_design(  # noqa: PLR0913  an option each
     area_mm2: float = math.inf,
     tdp_w: float = math.inf,
     base: Design | None = None,
-    engine: str | TrialEngine = "ageing",
+    engine: str | TrialEngine = "memetic",
     trials: int = 2000,
     seed: int = 0,
     journal: str | PathLike[str] | None = None,
@@ -57,6 +65,9 @@ def search_design(  # noqa: PLR0913  an option each
     say: Callable[[str], None] = lambda text: None,
 ) -> FoundDesign:
     """The best design for targets within caps of area and peak power.
+
+    Area and power are known without a simulation, so trials are spent within the caps. The
+    first are of `known_designs`.
 
     base: design to which figures are relative, and whose clock, node and number format
         candidates have; a TPU v3 at 7 nm if none is given.
@@ -68,7 +79,13 @@ def search_design(  # noqa: PLR0913  an option each
     caps = {"area_mm2": area_mm2, "tdp_w": tdp_w}
     limits = {name: cap for name, cap in caps.items() if cap < math.inf}
     goals = Goals(objective_of(objective), limits)
-    study = Study(datapaths(programs.has_batch), goals, find_engine(engine), seed)
+    space = datapaths(programs.has_batch)
+    # Where few designs keep the caps, violations lead to them.
+    if limits and _share_within(space, worth, seed) >= _LEAST_SHARE:
+        space = replace(space, where=worth.is_within)
+    known = known_designs(base, programs.has_batch)
+    first = [candidate for candidate in known if worth.is_within(candidate)]
+    study = Study(space, goals, find_engine(engine), seed, first)
     front = run_trials(
         study, worth, trials=trials, journal=journal, workers=workers,
         on_trial=on_trial, say=say,
@@ -77,6 +94,17 @@ def search_design(  # noqa: PLR0913  an option each
         raise NoDesignError(_why_none(front, limits))
     best = front.points[0]
     return FoundDesign(design_of(best.candidate, base), best, front)
+
+
+_NUM_DRAWN, _LEAST_SHARE = 1000, 0.02
+"""Random designs that are drawn, and the share of them that has to keep the caps."""
+
+
+def _share_within(space: Space, worth: Worth, seed: int) -> float:
+    """The share of random designs that keeps the caps; none is simulated."""
+    coding, random = Coding.of(space), np.random.default_rng(seed)
+    drawn = (coding.random_one(random).tolist() for _ in range(_NUM_DRAWN))
+    return sum(worth.is_within(space.decode(code)) for code in drawn) / _NUM_DRAWN
 
 
 def _why_none(front: Front, limits: dict[str, float]) -> str:

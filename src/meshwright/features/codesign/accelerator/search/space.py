@@ -7,13 +7,14 @@ vector unit, its memories, the global memory, channels of GDDR6, and the native 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from meshwright.features.codesign.accelerator.design.design import Design
 from meshwright.machine.accelerator import DATAFLOWS, SHARINGS
-from meshwright.search.trials import Choice, Space
+from meshwright.search.trials import Candidate, Choice, Space
 
 _SIDES = tuple(1 << i for i in range(9))
 _L1_SIZES = tuple(1024 << i for i in range(11))
@@ -46,6 +47,32 @@ def datapaths(has_batch: bool = True) -> Space:
     if has_batch:
         parts["batch"] = Choice(*_SIDES)
     return Space(parts)
+
+
+def known_designs(base: Design, has_batch: bool = True) -> Iterator[Candidate]:
+    """Designs to begin with: all or half of `base`'s multipliers in square arrays.
+
+    Small arrays around a global memory, with a small batch, are what FAST reports.
+    """
+    multipliers = base.chip.num_pes * base.chip.array[0] * base.chip.array[1]
+    for side, halves in product((128, 64, 32), (0, 1)):
+        power = max(0, (multipliers // side**2).bit_length() - 1 - halves)
+        made: Candidate = {
+            "pes_x": min(_SIDES[-1], 1 << (power + 1) // 2),
+            "pes_y": min(_SIDES[-1], 1 << power // 2),
+            "rows": side,
+            "columns": side,
+            "dataflow": "weight",
+            "vector": 4,
+            "l1": "shared",
+            "l1_inputs": 16384,
+            "l1_weights": 16384,
+            "l1_outputs": 16384,
+            "l2": 8 if side > 32 else 1,
+            "global_mib": 32,
+            "channels": 6,
+        }
+        yield made | ({"batch": 8} if has_batch else {})
 
 
 def design_of(candidate: Mapping[str, Any], base: Design) -> Design:

@@ -44,6 +44,13 @@ class Worth:
         """The figures of a candidate; those of a design beyond a cap are the worst."""
         return self.of(design_of(candidate, self.base))
 
+    def is_within(self, candidate: Mapping[str, Any]) -> bool:
+        """Whether a candidate keeps the caps."""
+        return self._keeps_caps(design_of(candidate, self.base))
+
+    def _keeps_caps(self, design: Design) -> bool:
+        return design.area_mm2 <= self.area_mm2 and design.tdp_w <= self.tdp_w
+
     def of(self, design: Design) -> dict[str, float]:
         """The figures of a design.
 
@@ -51,7 +58,7 @@ class Worth:
         baseline; perf_per_tdp relates it to the peak power of both.
         """
         area, tdp = design.area_mm2, design.tdp_w
-        if area > self.area_mm2 or tdp > self.tdp_w:
+        if not self._keeps_caps(design):
             return _figures(0.0, 0.0, math.inf, area, tdp)
         rates, joules = self._rates(design, (design.chip.batch,))
         gains = [r / b for r, b in zip(rates, self._base_rates(), strict=True)]

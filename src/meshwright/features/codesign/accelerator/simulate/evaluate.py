@@ -18,11 +18,8 @@ from meshwright.features.codesign.accelerator.design.design import (
     ITEMSIZE,
     Design,
 )
-from meshwright.features.codesign.accelerator.mapping.product import (
-    ProductMapping,
-    map_to,
-    require,
-)
+from meshwright.features.codesign.accelerator.mapping.mapper import map_to, require
+from meshwright.features.codesign.accelerator.mapping.product import ProductMapping
 from meshwright.features.codesign.accelerator.simulate.residency import (
     LayerLoad,
     Residency,
