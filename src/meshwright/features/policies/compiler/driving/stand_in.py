@@ -53,4 +53,5 @@ def main() -> None:
     posix.execv(command[0], command)
 
 
-main()
+if __name__ == "__main__":
+    main()
