@@ -199,7 +199,7 @@ def _check_search(context: typer.Context) -> None:
             "compared for given tactics on a --mesh"
         )
     if values["chips"] is None and values["mesh"] is None:
-        load_machine(values["machine"])  # a wrong name is said first
+        load_machine(values["machine"])  # raises for a wrong name first
         raise TargetError(
             "how many chips? add --chips 32, say, to search for a plan; or name a --mesh "
             "for tactics of your own"

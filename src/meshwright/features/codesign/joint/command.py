@@ -51,8 +51,12 @@ def codesign_command(  # noqa: PLR0913  an option each
     ] = "energy",
     trials: Annotated[int, Option("--trials", min=1, help="pairs to try")] = 500,
     engine: Annotated[
-        str, Option("--engine", help=f"one of {', '.join(ENGINES)}")
-    ] = "nsga2",
+        str | None,
+        Option(
+            "--engine",
+            help=f"one of {', '.join(ENGINES)}; default: nsga2, with --accuracy memetic",
+        ),
+    ] = None,
     seed: Annotated[int, Option("--seed", min=0, help="random seed")] = 0,
     workers: Annotated[int, Option("--workers", min=0, help="processes")] = 0,
     out: Annotated[Path | None, Option("--out", help="folder for the pairs")] = None,

@@ -34,7 +34,7 @@ def search(  # noqa: PLR0913  an option each
     model: Candidate | None = None,
     chip: Candidate | None = None,
     first: Sequence[Candidate] = (),
-    engine: str | TrialEngine = "nsga2",
+    engine: str | TrialEngine | None = None,
     trials: int = 500,
     seed: int = 0,
     journal: str | PathLike[str] | None = None,
@@ -51,6 +51,7 @@ def search(  # noqa: PLR0913  an option each
     model, chip: a candidate that every pair has, for a search of the other half alone.
     first: models to try before all others on the known chip; the file's `baseline` if none
         is given.
+    engine: by default `nsga2` for a front and `memetic` for one pair.
     """
     found = find_template(template)
     if objective not in OBJECTIVES:
@@ -80,7 +81,7 @@ def search(  # noqa: PLR0913  an option each
         evaluate,
         objectives=objectives,
         constraints=constraints,
-        engine=engine,
+        engine=engine or ("nsga2" if least_accuracy is None else "memetic"),
         trials=trials,
         seed=seed,
         first=start,

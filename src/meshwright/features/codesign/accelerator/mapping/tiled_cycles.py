@@ -43,7 +43,7 @@ class ArrayRun:
 def array_run(
     extents: Extents, split: Split, chip: Accelerator, tilings: tuple[LoopTiling, ...]
 ) -> ArrayRun:
-    """What the array with the largest part does.
+    """The cycles of the array with the largest part, and how often it takes in what stays.
 
     tilings: tiles of the whole chip, if it has a global memory, and of one PE.
     """

@@ -23,11 +23,11 @@ _NAMES = {
 """Names by which builds call a compiler."""
 
 _MAKING_S = 60.0
-"""Seconds after which the program that stands for a compiler is not waited for."""
+"""Seconds after which the program of C is given up, and the one of Python taken."""
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
-    """A server of one build."""
+    """Answers the calls of one build, each in a thread."""
 
     daemon_threads = True
     block_on_close = False

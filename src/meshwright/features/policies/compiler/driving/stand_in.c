@@ -1,5 +1,5 @@
-/* Program in the place of a compiler: the same as stand_in.py, which needs no C library to
-   be built, and starts in a tenth of its time.
+/* Program in the place of a compiler. It does what stand_in.py does, and starts in a tenth
+   of the time; stand_in.py is taken where this program cannot be compiled.
 
        stand_in SOCKET LANGUAGE WORDS COMPILER... ARGUMENTS...  */
 
