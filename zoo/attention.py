@@ -182,13 +182,19 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    """Two layers with an activation between, or three where one gates (GLU)."""
+    """Two layers with an activation between, or three where one gates (GLU).
+
+    dropout: share of the hidden units that are dropped. alike: dims along which the same
+        ones are.
+    """
 
     d_ff: int
     activation: str = "gelu"
     gated: bool = False
     bias: bool = False
     dtype: Any = None
+    dropout: float = 0.0
+    alike: tuple[int, ...] = ()
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -200,6 +206,7 @@ class Mlp(nn.Module):
         y = ACTIVATIONS[self.activation](dense(self.d_ff, "up")(x))
         if self.gated:
             y = y * dense(self.d_ff, "gate")(x)
+        y = nn.Dropout(self.dropout, self.alike, deterministic=False)(y)
         return dense(x.shape[-1], "down")(y)
 
 
@@ -232,7 +239,7 @@ class Stack(nn.Module):
         scanned = nn.scan(
             lambda block, x, _: (one(block, x), None),
             variable_axes={"params": 0},
-            split_rngs={"params": True},
+            split_rngs={"params": True, "dropout": True},
             length=self.layers,
         )
         return scanned(self.block(name="layers"), x, None)[0]

@@ -36,6 +36,8 @@ class Config:
     buckets, max_distance: of relative positions; farther ones share the last bucket.
     rate: relative to the size of a parameter.
     scan: one traced block for all layers of a kind, or every layer for itself.
+    dropout: share of the elements that are dropped, by the random numbers "dropout"; the
+        same ones at all positions.
     """
 
     layers: int
@@ -53,6 +55,7 @@ class Config:
     max_distance: int = 128
     rate: float = 1e-2
     scan: bool = True
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -90,6 +93,11 @@ def hidden(tokens: Array) -> Array:
     return jnp.where(tokens == PAD, NEVER, 0.0)[:, None, None, :]
 
 
+def dropout(config: Config) -> nn.Dropout:
+    """Drops channels of [..., S, D], the same at all positions."""
+    return nn.Dropout(config.dropout, (-2,), deterministic=False)
+
+
 class Positions(nn.Module):
     """A bias for each head and bucket of distances."""
 
@@ -123,6 +131,7 @@ class Attention(nn.Module):
         self.q = project(kernel_init=nn.initializers.normal(deviation))
         self.k, self.v = project(), project()
         self.out = nn.DenseGeneral(self.config.d_model, axis=(-2, -1), use_bias=False)
+        self.dropout = dropout(self.config)
 
     def keys(self, source: Array) -> Cache:
         """Keys and values [B, T, N, H] of source [B, T, D]."""
@@ -131,7 +140,7 @@ class Attention(nn.Module):
     def __call__(self, x: Array, seen: Cache, bias: Array) -> Array:
         """Attention [B, S, D] of x [B, S, D]; bias broadcasts to [B, N, S, T]."""
         scores = jnp.einsum("bsnh,btnh->bnst", self.q(x), seen.k) + bias
-        weights = jax.nn.softmax(scores, axis=-1)
+        weights = self.dropout(jax.nn.softmax(scores, axis=-1))
         return self.out(jnp.einsum("bnst,btnh->bsnh", weights, seen.v))
 
 
@@ -140,7 +149,10 @@ def _norm() -> nn.RMSNorm:
 
 
 def _mlp(config: Config) -> Mlp:
-    return Mlp(config.d_ff, "gelu" if config.gated else "relu", config.gated)
+    activation = "gelu" if config.gated else "relu"
+    return Mlp(
+        config.d_ff, activation, config.gated, dropout=config.dropout, alike=(-2,)
+    )
 
 
 class EncoderBlock(nn.Module):
@@ -151,12 +163,14 @@ class EncoderBlock(nn.Module):
     def setup(self) -> None:
         self.attention, self.mlp = Attention(self.config), _mlp(self.config)
         self.attention_norm, self.mlp_norm = _norm(), _norm()
+        self.dropout = dropout(self.config)
 
     def __call__(self, x: Array, bias: Array) -> Array:
         """The residual stream [B, S, D] after this layer."""
         heard = self.attention_norm(x)
-        x = x + self.attention(heard, self.attention.keys(heard), bias)
-        return x + self.mlp(self.mlp_norm(x))
+        keys = self.attention.keys(heard)
+        x = x + self.dropout(self.attention(heard, keys, bias))
+        return x + self.dropout(self.mlp(self.mlp_norm(x)))
 
 
 class DecoderBlock(nn.Module):
@@ -166,7 +180,7 @@ class DecoderBlock(nn.Module):
 
     def setup(self) -> None:
         self.attention, self.cross = Attention(self.config), Attention(self.config)
-        self.mlp = _mlp(self.config)
+        self.mlp, self.dropout = _mlp(self.config), dropout(self.config)
         self.attention_norm, self.cross_norm, self.mlp_norm = (
             _norm(), _norm(), _norm(),
         )  # fmt: skip
@@ -198,6 +212,6 @@ class DecoderBlock(nn.Module):
         biases: Biases,
     ) -> Array:
         """All of the layer, once keys and values are known."""
-        x = x + self.attention(heard, seen[0], biases[0])
-        x = x + self.cross(self.cross_norm(x), seen[1], biases[1])
-        return x + self.mlp(self.mlp_norm(x))
+        x = x + self.dropout(self.attention(heard, seen[0], biases[0]))
+        x = x + self.dropout(self.cross(self.cross_norm(x), seen[1], biases[1]))
+        return x + self.dropout(self.mlp(self.mlp_norm(x)))

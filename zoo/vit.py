@@ -5,8 +5,9 @@ Transformers for Image Recognition at Scale", ICLR 2021. `ti_16` and `s_16` are 
 H. Touvron et al., "Training data-efficient image transformers & distillation through
 attention", ICML 2021, without its distillation.
 
-AdamW stands for the paper's Adam with weight decay; not here: dropout, a rate that warms
-up and decays, and the change of resolution for fine-tuning.
+AdamW stands for the paper's Adam with weight decay, and dropout is 0 unless a configuration
+says more; not here: a rate that warms up and decays, and the change of resolution for
+fine-tuning.
 
 Letters: B batch, S height and width, P patch, N patches, D d_model, K classes.
 """
@@ -31,6 +32,7 @@ class Config:
     """The sizes of a model, of its images and of its batch.
 
     scan: one traced block for all layers, or every layer for itself.
+    dropout: share of the elements that are dropped, by the random numbers "dropout".
     """
 
     layers: int
@@ -44,6 +46,7 @@ class Config:
     rate: float = 1e-3
     decay: float = 0.1
     scan: bool = True
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -84,16 +87,18 @@ class Block(nn.Module):
 
     heads: int
     d_ff: int
+    dropout: float = 0.0
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """[B, N + 1, D] of x [B, N + 1, D]."""
+        drop = nn.Dropout(self.dropout, deterministic=False)
         attention = Attention(
             self.heads, x.shape[-1] // self.heads, bias=True, name="attention"
         )
-        x = x + attention(nn.LayerNorm(name="attention_norm")(x))
-        mlp = Mlp(self.d_ff, bias=True, name="mlp")
-        return x + mlp(nn.LayerNorm(name="mlp_norm")(x))
+        x = x + drop(attention(nn.LayerNorm(name="attention_norm")(x)))
+        mlp = Mlp(self.d_ff, bias=True, dropout=self.dropout, name="mlp")
+        return x + drop(mlp(nn.LayerNorm(name="mlp_norm")(x)))
 
 
 class ViT(nn.Module):
@@ -112,7 +117,8 @@ class ViT(nn.Module):
         x = jnp.concatenate([token, x], axis=1)
         near_zero = nn.initializers.normal(0.02)  # as in BERT
         x = x + self.param("positions", near_zero, (1, *x.shape[1:]))
-        block = partial(Block, config.heads, config.d_ff)
+        x = nn.Dropout(config.dropout, deterministic=False)(x)
+        block = partial(Block, config.heads, config.d_ff, config.dropout)
         x = Stack(block, config.layers, config.scan, name="blocks")(x)
         x = nn.LayerNorm(name="norm")(x[:, 0])
         return nn.Dense(config.classes, name="classes")(x)

@@ -112,6 +112,23 @@ def test_scores_of_attention_are_not_divided_by_the_root_of_d_head():
 
 
 @PLAIN
+def test_dropout_hides_the_same_channels_at_all_positions(small):
+    config, params, inputs, _ = small
+    model = t5.T5(replace(config, dropout=0.5))
+
+    @jax.jit
+    def encoded(seed):
+        numbers = {"dropout": jax.random.key(seed)}
+        variables = {"params": params}
+        return model.apply(variables, inputs, method=t5.T5.encode, rngs=numbers)
+
+    hidden = np.asarray(encoded(0) == 0)
+    assert (hidden == hidden[:, :1]).all()
+    assert 0.3 < hidden.mean() < 0.7
+    assert (hidden != np.asarray(encoded(1) == 0)).any()
+
+
+@PLAIN
 def test_layers_written_out_compute_what_the_loop_does(small):
     config, params, inputs, text = small
 

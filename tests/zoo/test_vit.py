@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +55,19 @@ def test_patches_have_an_order_only_by_their_positions():
     np.testing.assert_allclose(
         forward(params, batch["image"]), forward(params, rolled), atol=1e-4
     )
+
+
+def test_dropout_follows_its_random_numbers():
+    _, (state, batch) = vit.tiny()
+    model = vit.ViT(replace(vit.TINY, dropout=0.5))
+
+    @jax.jit
+    def forward(seed):
+        numbers = {"dropout": jax.random.key(seed)}
+        return model.apply({"params": state.params}, batch["image"], rngs=numbers)
+
+    np.testing.assert_array_equal(forward(0), forward(0))
+    assert not np.allclose(forward(0), forward(1), atol=0.1)
 
 
 def test_there_is_one_token_more_than_patches():

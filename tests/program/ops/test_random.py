@@ -33,6 +33,10 @@ def _bits(batch, shape, impl="threefry2x32"):
     return last_op(fn, keys(batch, impl))
 
 
+def program_of(fn, *args):
+    return mw.partition(fn, {"a": 1}).decide(*args).captured.program
+
+
 def _generator(words):
     return lax.rng_bit_generator(words, (4, 2))
 
@@ -114,3 +118,20 @@ def test_part_of_the_bits_is_part_of_the_work():
     assert program_work(decided.lowered.program).flops * 4 == pytest.approx(
         whole, rel=0.02
     )
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+@pytest.mark.parametrize(("dtype", "words"), [("uint32", 48), ("uint8", 12)])
+def test_bits_of_the_compilers_generator_cost_a_quarter_of_threefry(impl, dtype, words):
+    def bits(key):
+        return random.bits(key, (8, 6), dtype)
+
+    program = program_of(bits, random.key(0, impl=impl))
+    assert program_work(program).flops == 25 * words
+    threefry = program_of(bits, random.key(0, impl="threefry2x32"))
+    assert program_work(threefry).flops == 100 * 48
+
+
+def test_raw_bits_of_the_generator_cost_as_much():
+    program = program_of(_generator, np.zeros(4, np.uint32))
+    assert program_work(program).flops == 25 * 8

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
 from meshwright.program.ir import Atom, Op, Value
 from meshwright.program.ops.arithmetic.elementwise import broadcasting_rule
 from meshwright.program.rules.builder import Builder
@@ -36,22 +38,41 @@ _WINDOW_TAG = "fry"
 """The key type for which a device can compute its own part of the bits."""
 
 
-_THREEFRY_ROUNDS = 20
-_OPS_A_ROUND = 5
-"""Operations of one threefry round on two words (Salmon et al., SC 2011).
+_GENERATORS = ("rbg", "urbg")
+"""Key types whose bits come from the compiler's generator, word by word."""
 
-They are an add, a rotation (three operations) and an exclusive or.
+_OPS_A_NUMBER = {
+    "fry": 100, "fry4": 200, "phx2": 70, "phx4": 70, **dict.fromkeys(_GENERATORS, 25),
+}  # fmt: skip
+"""Operations for one random number (Salmon et al., SC 2011), by key type.
+
+A threefry round on two words is an add, a rotation (three operations) and an exclusive or;
+a number takes 20 rounds, each on one or two pairs of words. Ten rounds of Philox take 0.7
+of threefry's cycles by the TPU compiler's estimate. Outside TPUs the compiler's generator
+is Philox on four words, all of which are used; on TPUs memory limits it.
 """
 
 
 def _work(op: Op) -> OpWork:
-    return OpWork(math.prod(op.results[0].shape) * _THREEFRY_ROUNDS * _OPS_A_ROUND)
+    numbers, kind = math.prod(op.results[0].shape), _WINDOW_TAG
+    if op.kind == "random_bits":
+        kind = _tag(op.operands[0])
+        if kind in _GENERATORS:
+            numbers = numbers * op.params["bit_width"] // 32
+    return OpWork(numbers * _OPS_A_NUMBER.get(kind, _OPS_A_NUMBER[_WINDOW_TAG]))
+
+
+def _generator_work(op: Op) -> OpWork:
+    bits = op.results[1]
+    words = math.prod(bits.shape) * np.dtype(bits.dtype).itemsize // 4
+    return OpWork(words * _OPS_A_NUMBER["rbg"])
 
 
 _OWN_KERNEL = (Trait.EXPENSIVE, Trait.STANDALONE)
 
 describe("random_bits", "threefry2x32", traits=_OWN_KERNEL, work=_work)
 describe("random_bits_window", traits=(Trait.EXPENSIVE,), work=_work)
+describe("rng_bit_generator", traits=_OWN_KERNEL, work=_generator_work)
 describe("rng_uniform", traits=(Trait.DRAWS_FROM_STATE,))
 
 
