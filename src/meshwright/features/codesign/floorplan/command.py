@@ -23,7 +23,10 @@ from meshwright.features.codesign.floorplan.grouping.group import (
     group,
     read_groups,
 )
-from meshwright.features.codesign.floorplan.netlist.files import write_whole
+from meshwright.features.codesign.floorplan.netlist.files import (
+    make_folder,
+    write_whole,
+)
 from meshwright.features.codesign.floorplan.netlist.frame import frame_of
 from meshwright.features.codesign.floorplan.netlist.netlist import (
     Netlist,
@@ -237,10 +240,7 @@ def group_command(  # noqa: PLR0913  an option each
     as_json: AsJson = False,
 ) -> None:
     """Group the standard cells of a flat netlist into soft macros, and choose a grid."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise FloorplanError(f"cannot make {out}: {fault.strerror}") from None
+    make_folder(out)
     chip = read(netlist)
     found = group(
         chip,
