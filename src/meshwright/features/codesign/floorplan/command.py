@@ -27,7 +27,11 @@ from meshwright.features.codesign.floorplan.netlist.files import (
     make_folder,
     write_whole,
 )
-from meshwright.features.codesign.floorplan.netlist.frame import frame_of
+from meshwright.features.codesign.floorplan.netlist.frame import (
+    frame_of,
+    placement_beside,
+    ports_of,
+)
 from meshwright.features.codesign.floorplan.netlist.netlist import (
     Netlist,
     NodeKind,
@@ -122,18 +126,20 @@ def check_command(
     start: Annotated[
         Path | None,
         Option(
-            help=".plc whose fixed blocks must stay; default: initial.plc beside NETLIST"
+            help=".plc whose canvas, blockages and fixed blocks count; default: "
+            "initial.plc beside NETLIST, or else ports where NETLIST has them"
         ),
     ] = None,
 ) -> None:
     """Check that a placement is legal.
 
     Macros must not overlap, leave the canvas, lie in blockages, or be turned by 90 degrees;
-    fixed blocks must be where they were. Exit status 0: legal, 1: not, 2: misuse.
+    canvas and fixed blocks must be as they were. Exit status 0: legal, 1: not, 2: misuse.
     """
     chip = read(netlist)
     placed = read_placement(chip, placement)
-    before = frame_of(chip, read_placement(chip, start) if start else None)
+    given = read_placement(chip, start) if start else placement_beside(chip)
+    before = given or ports_of(chip, placed.canvas)
     faults = faults_of(placed, before)
     print("\n".join(faults) if faults else "legal")
     raise typer.Exit(bool(faults))
