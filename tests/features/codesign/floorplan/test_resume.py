@@ -69,7 +69,7 @@ def test_a_search_that_is_killed_before_its_first_round_goes_on(tmp_path):
 def test_folders_that_hold_no_search_are_named(tmp_path):
     nodes, file = [node("M", "MACRO", width=4.0, height=2.0)], tmp_path / "file"
     file.write_text("")
-    with pytest.raises(FloorplanError, match="cannot make the folder .*file"):
+    with pytest.raises(FloorplanError, match=r"cannot make the folder .*file"):
         search(nodes, file)
     (tmp_path / "search.npz").write_bytes(b"PK\x03\x04 cut off")
     with pytest.raises(FloorplanError, match="cannot resume from"):
