@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from meshwright.app.output.files import output_file
+from meshwright.app.output.files import make_folder, output_file
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson
 from meshwright.errors import FloorplanError
@@ -23,10 +23,7 @@ from meshwright.features.codesign.floorplan.grouping.group import (
     group,
     read_groups,
 )
-from meshwright.features.codesign.floorplan.netlist.files import (
-    make_folder,
-    write_whole,
-)
+from meshwright.features.codesign.floorplan.netlist.files import write_whole
 from meshwright.features.codesign.floorplan.netlist.frame import (
     frame_of,
     placement_beside,
@@ -246,7 +243,7 @@ def group_command(  # noqa: PLR0913  an option each
     as_json: AsJson = False,
 ) -> None:
     """Group the standard cells of a flat netlist into soft macros, and choose a grid."""
-    make_folder(out)
+    make_folder(out, FloorplanError)
     chip = read(netlist)
     found = group(
         chip,

@@ -107,7 +107,7 @@ def _given(netlist: Netlist, groups: Mapping[str, int]) -> Ints:
 
 
 def read_groups(path: Path) -> dict[str, int]:
-    """The cluster of each standard cell, from lines `name number`, a space or tab between."""
+    """The cluster of each standard cell, from lines `name number`."""
     groups: dict[str, int] = {}
     for line, row in enumerate(
         read_text(path, FloorplanError, "groups").split("\n"), 1

@@ -1,4 +1,4 @@
-"""Folders that are made, and files that are replaced as a whole."""
+"""Files that are replaced as a whole."""
 
 import os
 from pathlib import Path
@@ -15,13 +15,3 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as fault:
         part.unlink(missing_ok=True)
         raise FloorplanError(f"cannot write {path}: {fault.strerror}") from None
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder and those around it, if they are not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise FloorplanError(
-            f"cannot make the folder {path}: {fault.strerror}"
-        ) from None

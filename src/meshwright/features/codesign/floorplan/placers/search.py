@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from meshwright.app.output.files import make_folder
+from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.costs.legality import faults_of
 from meshwright.features.codesign.floorplan.costs.tables import make_tables
-from meshwright.features.codesign.floorplan.netlist.files import (
-    make_folder,
-    write_whole,
-)
+from meshwright.features.codesign.floorplan.netlist.files import write_whole
 from meshwright.features.codesign.floorplan.netlist.placement import (
     ChipPlacement,
     read_placement,
@@ -198,7 +197,7 @@ class PlacementSearch:
         if self.files:
             text = self.result().to_plc().encode()
             for path in self.files:
-                make_folder(path.parent)
+                make_folder(path.parent, FloorplanError)
                 write_whole(path, text)
 
     def _save(self) -> None:

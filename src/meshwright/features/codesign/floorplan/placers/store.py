@@ -11,8 +11,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from meshwright.app.output.files import make_folder
 from meshwright.errors import FloorplanError
-from meshwright.features.codesign.floorplan.netlist.files import make_folder
 
 type Saved = dict[str, np.ndarray]
 
@@ -80,7 +80,7 @@ class Store:
             for name, values in saved.items()
         }
         part = self.folder / f".search.{os.getpid()}.npz"
-        make_folder(self.folder)
+        make_folder(self.folder, FloorplanError)
         try:
             np.savez(part, facts=np.array(json.dumps(facts)), **arrays)  # pyright: ignore[reportArgumentType]
             part.replace(self._state)
