@@ -68,7 +68,7 @@ class PairFigures:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the figures depend on besides the pair."""
+        """The conditions of the figures, besides the pair."""
         return {"template": self.template, **self.file.identity}
 
     def _workload(self, model: Mapping[str, Any]) -> Workload:

@@ -42,7 +42,7 @@ class Worth:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the figures depend on besides the candidate and the caps."""
+        """The conditions of the figures, besides the candidate and the caps."""
         return {
             "targets": list(self.programs.targets),
             "base": self.base.to_toml(),

@@ -82,7 +82,7 @@ class SpaceFile:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the figures depend on besides the candidate: the machine, at least."""
+        """The conditions of the figures, besides the candidate: the machine, at least."""
         found = dict(getattr(self.evaluate, "identity", {}))
         return found or {"machine": machine_identity(self.machine)}
 

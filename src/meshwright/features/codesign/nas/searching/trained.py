@@ -116,7 +116,7 @@ class Trained:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What its figures depend on besides the candidate, the model and the data."""
+        """The conditions of its figures, besides the candidate, the model and the data."""
         names = ("steps", "serve_batch", "batch", "rate", "seed", "trainings")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found["proxies"] = list(self.proxy_names)
