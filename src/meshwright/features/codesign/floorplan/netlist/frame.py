@@ -1,6 +1,7 @@
 """The canvas and the fixed blocks of a netlist: what is given before placement."""
 
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 
@@ -40,3 +41,23 @@ def ports_of(netlist: Netlist, canvas: Canvas) -> ChipPlacement:
         {"x", "y"} <= netlist.nodes[index].attributes.keys() for index in netlist.blocks
     ]
     return replace(start, is_fixed=start.is_fixed & np.array(placed, np.bool_))
+
+
+def digests_of(frame: ChipPlacement) -> dict[str, str]:
+    """Digests of the netlist, the canvas, and the places of fixed blocks, by name.
+
+    The places of other blocks are not among them: a start may be a file in which a search
+    puts its best placement.
+    """
+    kept = frame.is_fixed
+    turns = [o for o, k in zip(frame.orientations, kept, strict=True) if k]
+    places = [frame.x[kept].tolist(), frame.y[kept].tolist(), kept.tolist(), turns]
+    return {
+        "netlist": _digest(frame.netlist.to_text()),
+        "canvas": _digest(repr(frame.canvas)),
+        "set of fixed places": _digest(repr(places)),
+    }
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()

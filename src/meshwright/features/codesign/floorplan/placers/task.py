@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from meshwright.errors import FloorplanError
+from meshwright.features.codesign.floorplan.netlist.frame import digests_of
 from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.features.codesign.floorplan.placers.schedule import Limit
 
@@ -43,24 +43,5 @@ class PlacementTask:
             "walkers": self.num_walkers,
             "evaluations": limit.evaluations,
             **({"policy": str(self.policy)} if self.policy else {}),
-            "contents": self._contents(),
+            "contents": digests_of(self.frame),
         }
-
-    def _contents(self) -> dict[str, str]:
-        """Digests of the netlist, the canvas, and the places of fixed blocks.
-
-        A start is not among them: the search may have put its best placement there.
-        """
-        frame = self.frame
-        kept = frame.is_fixed
-        turns = [o for o, k in zip(frame.orientations, kept, strict=True) if k]
-        places = [frame.x[kept].tolist(), frame.y[kept].tolist(), kept.tolist(), turns]
-        return {
-            "netlist": _digest(frame.netlist.to_text()),
-            "canvas": _digest(repr(frame.canvas)),
-            "set of fixed places": _digest(repr(places)),
-        }
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=8).hexdigest()
