@@ -81,7 +81,7 @@ def _check_classes(model: BuiltModel, data: Data) -> None:
     x, largest = data[0][:1], max(int(data[1].max()), int(data[3].max()))
     state = jax.eval_shape(model.init, jax.random.key(0), x)
     outputs, _ = jax.eval_shape(lambda p, s: model.apply(p, s, x, None), *state)
-    shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))
+    shape = np.shape(outputs)
     if len(shape) != data[1].ndim + 1 or shape[-1] <= largest:
         raise SearchError(
             f"one input gives outputs of shape {shape}, and its labels have "
