@@ -1,10 +1,11 @@
-"""Writing and reading the files of plans, reports and traces, with checked paths."""
+"""Writing and reading files of plans, reports and traces, and folders for them."""
 
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from os.path import isdir  # unlike Path.is_dir, never raises
 from pathlib import Path
 
-from meshwright.errors import PlanError
+from meshwright.errors import MeshwrightError, PlanError
 from meshwright.plain import read_text
 
 
@@ -21,6 +22,24 @@ def output_file(path: str | PathLike[str]) -> Path:
     if isdir(target):
         raise PlanError(f"cannot write {target}: that is a folder")
     return target
+
+
+def make_folder(path: Path, error: type[MeshwrightError] = PlanError) -> None:
+    """Make a folder and those around it, if they are not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        what = f"cannot make the folder {path}: {fault.strerror}"
+        raise error(what) from None
+
+
+def remove_folders(folders: Iterable[Path], names: Sequence[str]) -> None:
+    """Remove files of these names from folders, and the folders if they are empty then."""
+    for folder in filter(Path.is_dir, folders):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def read_plan_file(path: str | PathLike[str]) -> str:

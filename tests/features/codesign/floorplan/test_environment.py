@@ -184,3 +184,12 @@ def test_sizes_of_observations_below_the_netlist_are_refused():
             FloorplanError, match=f"{name} is 2; the netlist has .*{words}"
         ):
             fp.environment(frame.netlist, frame, **{name: 2})
+
+
+@pytest.mark.parametrize("action", [-1, 1024, 1.5, "a", None, [1, 2]])
+def test_actions_that_are_no_cells_are_refused(action):
+    pytest.importorskip("gymnasium")
+    environment = fp.environment(random_chip(0).netlist, random_chip(0), max_grid=32)
+    environment.reset()
+    with pytest.raises(FloorplanError, match="wanted 0 to 1023"):
+        environment.step(action)

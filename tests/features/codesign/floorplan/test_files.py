@@ -124,6 +124,11 @@ HEADER = "# Columns : 9  Rows : 7\n# Width : 100  Height : 80\n"
         (HEADER + "0 1 2 - 1\n0 1 2 - 1\n", "places 'P0' a second time"),
         (HEADER + "0 1 2 - 1\n", "no place for 'P1'"),
         (HEADER + "# PORTs : 99\n", "of a netlist with 99 ports"),
+        (HEADER + "# Smoothing factor : -2\n", "Smoothing factor : -2', which cannot"),
+        (HEADER + "# Smoothing factor : 2.5\n", "wanted such as '# Smoothing factor"),
+        (HEADER + "# Routes per micron, hor : many ver : 1\n", "which cannot be read"),
+        (HEADER + "# Blockage : 1 2 3\n", "Blockage : 1 2 3', which cannot be read"),
+        (HEADER + "# Blockage : 9 9 1 1 1.0\n", "a blockage has 9, 9, 1, 1, 1; wanted"),
     ],
 )
 def test_faulty_placements_are_refused_by_line(tmp_path, content, words):
@@ -132,6 +137,20 @@ def test_faulty_placements_are_refused_by_line(tmp_path, content, words):
     path.write_text(content)
     with pytest.raises(FloorplanError, match=words):
         fp.read_placement(netlist, path)
+
+
+def test_marks_of_byte_order_and_ends_of_lines_do_not_matter(tmp_path):
+    placement = random_chip(0)
+    for name, content in (
+        ("netlist.pb.txt", placement.netlist.to_text()),
+        ("a.plc", placement.to_text()),
+    ):
+        windows = content.replace("\n", "\r\n")
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + windows.encode())
+    netlist = fp.read(tmp_path / "netlist.pb.txt")
+    again = fp.read_placement(netlist, tmp_path / "a.plc")
+    assert netlist.to_text() == placement.netlist.to_text()
+    assert again.to_text() == placement.to_text()
 
 
 def test_a_placement_of_another_netlist_is_refused():

@@ -11,6 +11,7 @@ from meshwright.codesign import floorplan as fp
 from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.command import floorplan_command
 from meshwright.features.codesign.floorplan.grouping.clusters import cluster
+from meshwright.features.codesign.floorplan.grouping.group import read_groups
 from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
 from tests.features.codesign.floorplan.chips import ARIANE, TOYS, ariane, node
 
@@ -172,3 +173,50 @@ def test_a_hundred_thousand_nodes_are_grouped_in_two_minutes():
     assert time.process_time() - begin < 120
     assert 500 <= found.netlist.kinds.count(NodeKind.SOFT) <= 601
     assert not found.netlist.nodes[0].inputs
+
+
+def mixed_chip() -> fp.Netlist:
+    """Two cells beside a soft macro that is there already."""
+    size = {"width": 2.0, "height": 2.0, "x": 5.0, "y": 5.0}
+    return fp.make_netlist(
+        [
+            node("Grp_4", "macro", **size),
+            node("Grp_4/p", "macro_pin", "a", macro_name="Grp_4"),
+            node("a", "stdcell", "b", **size),
+            node("b", "stdcell", "Grp_4/p", **size),
+        ]
+    )
+
+
+def test_soft_macros_that_are_there_keep_their_names():
+    netlist = mixed_chip()
+    grouped = fp.group(netlist, fp.Canvas(20.0, 20.0, 5, 5)).netlist
+    soft = [
+        n.name
+        for n, k in zip(grouped.nodes, grouped.kinds, strict=True)
+        if k is NodeKind.SOFT
+    ]
+    assert soft[0] == "Grp_4"
+    assert set(soft[1:]) <= {"Grp_5", "Grp_6"}
+    with pytest.raises(FloorplanError, match=r"Grp_4 already.* numbers from 5 on"):
+        fp.group(netlist, groups={"a": 4, "b": 4})
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("a\t7\r\nb  7", ""),
+        ("a 7\nb 7\na 8", "line 3 of .* puts 'a' in group 8, after group 7"),
+        ("a 7\nb 7\nc 7", "name 'c', which is no standard cell"),
+        ("a 7\nb", "line 2 of .* is 'b'; wanted: cell 17"),
+        ("a 7", "no number for the standard cell 'b'"),
+    ],
+)
+def test_files_of_groups(lines, words, tmp_path):
+    file = tmp_path / "groups.txt"
+    file.write_bytes(lines.encode())
+    if not words:
+        assert read_groups(file) == {"a": 7, "b": 7}
+        return
+    with pytest.raises(FloorplanError, match=words):
+        fp.group(mixed_chip(), groups=read_groups(file))

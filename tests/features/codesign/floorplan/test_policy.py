@@ -135,6 +135,8 @@ def test_a_training_that_goes_on_ends_as_one_that_was_not_interrupted(tmp_path):
     assert [p.reward for p in whole.curve] == [p.reward for p in resumed.curve]
     with pytest.raises(FloorplanError, match="a training with seed 1; this one has 2"):
         fp.train(chips, steps=500, seed=2, folder=tmp_path)
+    with pytest.raises(FloorplanError, match="a training with another netlist of b"):
+        fp.train({**chips, "b": random_chip(3)}, steps=500, seed=1, folder=tmp_path)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from meshwright.app.output.files import output_file
+from meshwright.app.output.files import make_folder, output_file
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson
 from meshwright.errors import FloorplanError
@@ -24,7 +24,11 @@ from meshwright.features.codesign.floorplan.grouping.group import (
     read_groups,
 )
 from meshwright.features.codesign.floorplan.netlist.files import write_whole
-from meshwright.features.codesign.floorplan.netlist.frame import frame_of
+from meshwright.features.codesign.floorplan.netlist.frame import (
+    frame_of,
+    placement_beside,
+    ports_of,
+)
 from meshwright.features.codesign.floorplan.netlist.netlist import (
     Netlist,
     NodeKind,
@@ -119,18 +123,20 @@ def check_command(
     start: Annotated[
         Path | None,
         Option(
-            help=".plc whose fixed blocks must stay; default: initial.plc beside NETLIST"
+            help=".plc whose canvas, blockages and fixed blocks count; default: "
+            "initial.plc beside NETLIST, or else ports where NETLIST has them"
         ),
     ] = None,
 ) -> None:
     """Check that a placement is legal.
 
     Macros must not overlap, leave the canvas, lie in blockages, or be turned by 90 degrees;
-    fixed blocks must be where they were. Exit status 0: legal, 1: not, 2: misuse.
+    canvas and fixed blocks must be as they were. Exit status 0: legal, 1: not, 2: misuse.
     """
     chip = read(netlist)
     placed = read_placement(chip, placement)
-    before = frame_of(chip, read_placement(chip, start) if start else None)
+    given = read_placement(chip, start) if start else placement_beside(chip)
+    before = given or ports_of(chip, placed.canvas)
     faults = faults_of(placed, before)
     print("\n".join(faults) if faults else "legal")
     raise typer.Exit(bool(faults))
@@ -237,10 +243,7 @@ def group_command(  # noqa: PLR0913  an option each
     as_json: AsJson = False,
 ) -> None:
     """Group the standard cells of a flat netlist into soft macros, and choose a grid."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise FloorplanError(f"cannot make {out}: {fault.strerror}") from None
+    make_folder(out, FloorplanError)
     chip = read(netlist)
     found = group(
         chip,

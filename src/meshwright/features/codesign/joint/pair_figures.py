@@ -66,6 +66,11 @@ class PairFigures:
             )
         return self.file.evaluate
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The conditions of the figures, besides the pair."""
+        return {"template": self.template, **self.file.identity}
+
     def _workload(self, model: Mapping[str, Any]) -> Workload:
         key = json.dumps(model, sort_keys=True)
         if key not in self._traced:

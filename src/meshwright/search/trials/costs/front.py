@@ -18,6 +18,13 @@ from meshwright.search.trials.costs.hypervolume import hypervolume
 from meshwright.search.trials.costs.pareto import front_of
 from meshwright.search.trials.costs.trial import Trial
 
+_ENDS = {
+    "exhausted": "; the engine has no other candidate",
+    "stalled": "; the engine proposes known candidates only",
+    "interrupted": "; interrupted",
+}
+"""Why a search ended before its number of trials."""
+
 
 @dataclass(frozen=True, slots=True)
 class Front:
@@ -92,6 +99,10 @@ class Front:
 
     def costs_of(self, values: Mapping[str, float]) -> Floats:
         """A point given by objectives as costs; fails if one is missing."""
+        for name in values:
+            if name not in self.goals.objectives:
+                hint = did_you_mean(name, self.goals.objectives)
+                raise SearchError(f"the reference names {name!r}, no objective{hint}")
         missing = [name for name in self.goals.objectives if name not in values]
         if missing:
             raise SearchError(
@@ -142,7 +153,8 @@ class Front:
             return self.why_empty()
         failed = sum(bool(trial.reason) for trial in self.trials)
         head = f"{len(self.points)} points of {len(self.trials)} trials"
-        lines = [f"{head}, {failed} of which failed" if failed else head]
+        head += f", {failed} of which failed" if failed else ""
+        lines = [head + _ENDS.get(self.stopped, "")]
         for point in self.points:
             figures = (
                 f"{name} {point.values[name]:.6g}" for name in self.goals.objectives

@@ -39,6 +39,11 @@ class Goals:
                 raise SearchError(
                     f"objective {name!r} is {way!r}; wanted min or max{hint}"
                 )
+        if not isinstance(self.constraints, Mapping):
+            wanted = 'a dict such as {"memory_bytes": 2**30}'
+            raise SearchError(
+                f"constraints is {self.constraints!r:.60}; wanted {wanted}"
+            )
         for name, limit in self.constraints.items():
             ends = [end for end in _ends(limit) if end is not None]
             if not ends or not all(isinstance(e, int | float) and e == e for e in ends):

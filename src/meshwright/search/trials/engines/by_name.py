@@ -37,9 +37,11 @@ ENGINES: dict[str, Callable[[], TrialEngine]] = {
 def find_engine(engine: str | TrialEngine) -> TrialEngine:
     """The engine of that name, or the one that was given."""
     if not isinstance(engine, str):
-        if not callable(getattr(engine, "propose", None)):
+        if isinstance(engine, type) or not callable(getattr(engine, "propose", None)):
             names = ", ".join(ENGINES)
-            raise SearchError(f"engine is {engine!r:.60}; wanted {names}, or an engine")
+            raise SearchError(
+                f"engine is {engine!r:.80}; wanted {names}, or an engine such as Nsga2()"
+            )
         return engine
     if engine not in ENGINES:
         hint = did_you_mean(engine, ENGINES)

@@ -39,6 +39,8 @@ class Study:
     def __post_init__(self) -> None:
         if not isinstance(self.space, Space):
             raise SearchError(f"space is {self.space!r:.60}; wanted a Space of parts")
+        if type(self.seed) is not int or self.seed < 0:
+            raise SearchError(f"seed is {self.seed!r}; wanted a whole number from 0 on")
         for candidate in self.first:
             self.space.encode(candidate, "a first candidate")
             if why := self.space.broken(candidate):

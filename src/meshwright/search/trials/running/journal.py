@@ -7,7 +7,7 @@ goes on asks its engine again, and takes the outcomes of known trials from the j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,16 @@ from meshwright.search.trials.space.parts import Candidate
 _FORMAT = "meshwright trials, version 1"
 
 
-def header_of(study: Study) -> dict[str, Any]:
-    """What decides which candidates are tried, as plain data."""
+def header_of(study: Study, evaluate: Any = None) -> dict[str, Any]:
+    """What decides which candidates are tried, and their figures, as plain data.
+
+    evaluate: its `identity`, if it has one, is what its figures depend on besides the
+        candidate.
+    """
+    identity = getattr(evaluate, "identity", None)
+    evaluation: dict[str, Any] = (
+        dict(identity) if isinstance(identity, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
+    )
     return {
         "format": _FORMAT,
         "space": study.space.plain(),
@@ -34,6 +42,7 @@ def header_of(study: Study) -> dict[str, Any]:
         "engine": repr(study.engine),
         "seed": study.seed,
         "first": list(study.first),
+        **({"evaluation": evaluation} if evaluation else {}),
     }
 
 
@@ -52,19 +61,23 @@ class TrialJournal:
     _ended: dict[int, TrialOutcome] = field(default_factory=dict[int, TrialOutcome])
 
     @classmethod
-    def open(cls, path: Path, study: Study) -> TrialJournal:
+    def open(cls, path: Path, study: Study, evaluate: Any = None) -> TrialJournal:
         """The journal of a study, which goes on if the file exists.
 
-        `SearchError` if the file is of another study.
+        `SearchError` if the file is of another study, or of another evaluation.
         """
         advice = "give another file, or remove this one"
-        journal = cls(JsonLines(path, SearchError, "entry of a journal", advice))
-        header = header_of(study)
+        journal = cls(JsonLines(path, SearchError, "journal entry", advice))
+        header = header_of(study, evaluate)
         if path.exists() and path.stat().st_size:
             journal._read(header)
         if not path.exists() or not path.stat().st_size:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            journal.lines.add(header)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                journal.lines.add(header)
+            except OSError as fault:
+                what = f"cannot write a journal at {path}: {fault.strerror}"
+                raise SearchError(what) from None
         return journal
 
     def _read(self, header: dict[str, Any]) -> None:
@@ -79,7 +92,7 @@ class TrialJournal:
             try:
                 self._take(entry)
             except (KeyError, TypeError) as fault:
-                what = f"line {number} of {path} is no entry of a journal ({fault!r})"
+                what = f"line {number} of {path} is no journal entry ({fault!r})"
                 raise SearchError(f"{what}; {self.lines.advice}") from None
 
     def _take(self, entry: dict[str, Any]) -> None:
@@ -122,17 +135,17 @@ def _check_header(entry: dict[str, Any], header: dict[str, Any], path: Path) -> 
     """Fail if a journal's first line does not describe this study."""
     for name, here in header.items():
         there = entry.get(name)
-        if there == here:
-            continue
-        if name == "space" and isinstance(there, dict):
+        if there == here or (name == "evaluation" and name not in entry):
+            continue  # journals of earlier versions do not tell evaluations apart
+        if name in ("space", "evaluation") and isinstance(there, dict):
             parts = [n for n in {**there, **here} if there.get(n) != here.get(n)]
             name, there, here = (
-                f"space, in {', '.join(parts)}",
+                f"{name}, in {', '.join(parts)}",
                 {n: there.get(n) for n in parts},
                 {n: here.get(n) for n in parts},
             )
         raise SearchError(
             f"{path} is the journal of another search: it has another {name}: "
             f"{there!r:.200}, but this one has {here!r:.200}; give another file, or the "
-            "same space, seed and engine"
+            "same space, seed, engine and evaluation"
         )

@@ -40,9 +40,14 @@ def run_trials(  # noqa: PLR0913  an option each
     trial_seconds: limit on the time of one evaluation; needs workers.
     say: gets remarks, such as on a line of the journal that was dropped.
     """
+    if not callable(evaluate):
+        wanted = "a function from a candidate to a dict of figures"
+        raise SearchError(f"evaluate is {evaluate!r:.60}; wanted {wanted}")
     _check(trials, workers, trial_seconds)
     asker = AskTell(study)
-    book = None if journal is None else TrialJournal.open(Path(journal), study)
+    book = (
+        None if journal is None else TrialJournal.open(Path(journal), study, evaluate)
+    )
     if book is not None and book.dropped:
         say(f"{book.dropped}: its trial is repeated")
     stopped = "trials"

@@ -68,6 +68,13 @@ def test_bad_requests_say_what_is_wanted():
         nas.latency(3, (), "v100")
     with pytest.raises(NasError, match="this is no latency"):
         nas.Latency.from_json("{}")
+    with pytest.raises(NasError, match="args is a ShapeDtypeStruct; wanted a tuple"):
+        nas.latency(jnp.sin, shape(3), "v100")
+
+
+def test_a_bare_product_on_two_cores_needs_no_names_of_roles(recwarn):
+    assert nas.latency(jnp.matmul, (shape(64, 64), shape(64, 64)), "tpu-v3").seconds > 0
+    assert not recwarn.list
 
 
 def run(*arguments):

@@ -73,6 +73,45 @@ def test_targets_that_cannot_be_met_are_refused():
         nas.Point(0, 1, 224, 80, 1)
 
 
+def line(column: int, power: int, values=(1, 1.5, 2, 3, 4)):
+    """Models that differ in one scale, whose latency is a power of it."""
+    rows = []
+    for value in values:
+        scales = [1.0, 1.0, 224.0]
+        scales[column] *= value
+        rows.append(nas.Point(*scales, 70 + value, value**power))
+    return rows
+
+
+@pytest.mark.parametrize(("column", "power"), [(0, 1), (1, 2), (2, 2)])
+def test_models_that_differ_in_one_scale_keep_their_targets(column, power):
+    """Also a target beyond all of them, by the same power."""
+    family = nas.scale_family(line(column, power), [2, 4, 40])
+    for member, target in zip(family.members, (2, 4, 40), strict=True):
+        scales = (member.depth, member.width, member.resolution / 224)
+        assert scales[column] == pytest.approx(target ** (1 / power), rel=0.01)
+        assert member.latency_ms == pytest.approx(target, rel=0.002)
+
+
+def test_one_resolution_alone_still_gives_a_surface():
+    """Of a grid of depth and width; the best width is half of the depth."""
+    points = [
+        nas.Point(d, w, 224, 80 - 5 / d - 5 / w, d * w * w)
+        for d, w in product(np.geomspace(1, 8, 5), np.geomspace(1, 4, 5))
+    ]
+    targets = (8, 16, 32)
+    winners = nas.scale_family(points, targets).winners
+    for winner, target in zip(winners, targets, strict=True):
+        assert winner.depth / winner.width == pytest.approx(2, rel=0.1)
+        assert winner.latency_ms == pytest.approx(target, rel=0.05)
+        assert winner.resolution == pytest.approx(224)
+
+
+def test_a_law_that_does_not_come_down_to_a_target_says_so():
+    with pytest.raises(NasError, match=r"no model of the law takes 1 ms.* takes 7 ms"):
+        nas.scale_family(line(0, 1), [1, 2, 4], lambda *scales: 7.0)
+
+
 def test_best_models_at_the_end_of_a_scale_are_told():
     points = [
         nas.Point(depth, width, 8, 1 - 1 / width - 0.1 / depth, width**0.1 * depth)
@@ -184,10 +223,63 @@ def test_the_proxy_agrees_with_what_is_published():
         (("x.py:t", "--targets-ms", "5,10"), "with TARGET, --machine is needed"),
         (("--points", "none.csv", "--targets-ms", "5,10"), "cannot read a table"),
         (("--points", "none.csv", "--targets-ms", "5,x"), "wanted numbers such as 5"),
+        (
+            ("--points", "x.csv", "--targets-ms", "5,9", "--machine", "v100"),
+            "--machine is for a TARGET; with --points it changes nothing",
+        ),
+        (
+            ("--points", "x.csv", "--targets-ms", "5,9", "--grid", "1,2"),
+            "--grid is for a TARGET",
+        ),
+        (
+            ("--points", "x.csv", "--targets-ms", "5,9", "--base", "-3"),
+            "the base resolution is -3.0; wanted a number above 0",
+        ),
     ],
 )
 def test_misuse_is_one_sentence_and_status_2(given, words, capsys):
     assert run(*given) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--machine", "v100,h100"), "--machine is 'v100,h100'; wanted one"),
+        (("--machine", "v100", "--grid", "1,-2"), "wanted multipliers above 0"),
+        (("--machine", "v100", "--grid", "1,nan"), "wanted multipliers above 0"),
+        (("--machine", "v100", "--grid", ""), "wanted multipliers above 0"),
+        (
+            ("--machine", "v100", "--targets-ms", "900,999"),
+            "is the best for all targets; the models tried take",
+        ),
+        (
+            ("--machine", "v100", "--accuracy", "{model}:nothing"),
+            "(1.0, 1.0, 8.0) is None; wanted a number",
+        ),
+    ],
+)
+def test_misuse_with_a_target_is_one_sentence(given, words, model, capsys):
+    model.write_text(model.read_text() + "def nothing(*scales):\n    pass\n")
+    given = [each.format(model=model) for each in given]
+    assert run(f"{model}:target", *GRID, *given) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("1, 1, 224, high, 3", "line 3: accuracy is 'high'; wanted a number"),
+        ("1, 1, 224", "line 3: accuracy is ''; wanted a number"),
+        ("1, -1, 224, 70, 3", "line 3: scales and latency are above 0"),
+    ],
+)
+def test_faulty_rows_of_a_table_are_named_by_line(row, words, tmp_path, capsys):
+    path = tmp_path / "points.csv"
+    path.write_text(
+        f"depth, width, resolution, accuracy, latency_ms\n1,1,224,70,2\n{row}\n"
+    )
+    assert run("--points", str(path), "--targets-ms", "5,10") == 2
     assert words in capsys.readouterr().err
 
 

@@ -41,5 +41,5 @@ def task(fn=apply, **fields) -> nas.Task:
         )
     }
     return nas.Task(
-        fn, init, **parts, **({"steps": 20, "batch": 16, "rate": 1e-2} | fields)
+        fn, init, **({**parts, "steps": 20, "batch": 16, "rate": 1e-2} | fields)
     )

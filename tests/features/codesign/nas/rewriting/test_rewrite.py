@@ -101,3 +101,26 @@ def test_latency_can_be_what_falls(tmp_path: Path):
     assert math.isfinite(found.original.cost)
     if not last["reason"]:
         assert last["values"]["cost"] < found.original.cost < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda y: y + 1, r"train has labels of int32\[128\] up to 2, .*\[16, 2\]"),
+        (lambda y: y * 0.5, r"labels of float64\[128\]"),
+        (lambda y: y - 1, r"numbers of classes from 0 on"),
+        (lambda y: y[:, None], r"labels of int32\[128, 1\]"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(change, words):
+    x, y = task().train
+    with pytest.raises(NasError, match=words):
+        nas.rewrite(task(train=(x, change(y))), trials=1)
+
+
+def test_models_of_an_earlier_run_leave_the_folder(tmp_path: Path):
+    stale = tmp_path / "model_7"
+    stale.mkdir()
+    (stale / "model.py").write_text("")
+    nas.rewrite(task(steps=2), trials=1, seeds=1, out=tmp_path)
+    assert not stale.exists()

@@ -40,6 +40,15 @@ class Worth:
     is_fused: bool = True
     base_rates: tuple[float, ...] = field(default=())
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The conditions of the figures, besides the candidate and the caps."""
+        return {
+            "targets": list(self.programs.targets),
+            "base": self.base.to_toml(),
+            "is_fused": self.is_fused,
+        }
+
     def __call__(self, candidate: Mapping[str, Any]) -> dict[str, float]:
         """The figures of a candidate; those of a design beyond a cap are the worst."""
         return self.of(design_of(candidate, self.base))

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from meshwright.features.codesign.floorplan.netlist.canvas import Blockage
 from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
 from meshwright.features.codesign.floorplan.netlist.placement import (
     TURNED,
@@ -115,7 +116,7 @@ def faults_of(
 ) -> list[str]:
     """Why a placement is not legal, a sentence each; none if it is.
 
-    start: a placement whose fixed blocks must not have moved.
+    start: a placement whose canvas, blockages and fixed blocks must have stayed.
     """
     outside, overlaps = overlaps_of(placement)
     faults = [f"{name} leaves the canvas" for name in outside]
@@ -126,22 +127,35 @@ def faults_of(
         orientation = placement.orientations[block]
         if orientation in TURNED and (node.text("orientation") or "N") not in TURNED:
             faults.append(f"{node.name} is turned by 90 degrees ({orientation})")
-    return faults + _moved_faults(placement, start) + _blocked_faults(placement)
+    blockages = {**dict.fromkeys(placement.canvas.blockages)}
+    if start is not None:
+        faults += _canvas_faults(placement, start) + _moved_faults(placement, start)
+        blockages |= dict.fromkeys(start.canvas.blockages)
+    return faults + _blocked_faults(placement, list(blockages))
 
 
-def _moved_faults(placement: ChipPlacement, start: ChipPlacement | None) -> list[str]:
-    """Fixed blocks that are not where the start has them.
+def _canvas_faults(placement: ChipPlacement, start: ChipPlacement) -> list[str]:
+    """Whether the canvas has another size than at the start, in six digits."""
+    now, then = (
+        f"{p.canvas.width:g} x {p.canvas.height:g}" for p in (placement, start)
+    )
+    return [] if now == then else [f"the canvas is {now} um, and was {then}"]
+
+
+def _moved_faults(placement: ChipPlacement, start: ChipPlacement) -> list[str]:
+    """Fixed blocks that are not where, or not turned as, the start has them.
 
     They are compared in the six digits that Circuit Training writes.
     """
-    if start is None:
-        return []
     faults: list[str] = []
     for block in np.flatnonzero(start.is_fixed).tolist():
         now, then = (f"{p.x[block]:g}, {p.y[block]:g}" for p in (placement, start))
+        node = placement.netlist.nodes[placement.netlist.blocks[block]]
         if now != then:
-            node = placement.netlist.nodes[placement.netlist.blocks[block]]
             faults.append(f"{node.name} is fixed at {then} and was moved to {now}")
+        now, then = (p.orientations[block] for p in (placement, start))
+        if now != then:
+            faults.append(f"{node.name} is fixed as {then} and was turned to {now}")
     return faults
 
 
@@ -149,10 +163,12 @@ MACRO_FREE = (0.99, 1.0)
 """Range of rates of blockages in which macros may lie: those for standard cells only."""
 
 
-def _blocked_faults(placement: ChipPlacement) -> list[str]:
+def _blocked_faults(
+    placement: ChipPlacement, blockages: Sequence[Blockage]
+) -> list[str]:
     """Macros that lie in blockages that are closed to them."""
     netlist, faults = placement.netlist, list[str]()
-    for area in placement.canvas.blockages:
+    for area in blockages:
         if MACRO_FREE[0] <= area.rate < MACRO_FREE[1]:
             continue
         for block in netlist.blocks_of(NodeKind.MACRO):

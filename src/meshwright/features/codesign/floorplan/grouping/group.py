@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from meshwright.errors import FloorplanError
+from meshwright.errors import FloorplanError, did_you_mean
 from meshwright.features.codesign.floorplan.grouping.clusters import cluster
 from meshwright.features.codesign.floorplan.grouping.grids import choose_grid
-from meshwright.features.codesign.floorplan.grouping.soft import with_soft_macros
+from meshwright.features.codesign.floorplan.grouping.soft import (
+    first_free,
+    with_soft_macros,
+)
 from meshwright.features.codesign.floorplan.netlist.canvas import Canvas
 from meshwright.features.codesign.floorplan.netlist.frame import frame_of
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, NodeKind
@@ -22,6 +25,9 @@ from meshwright.search.arrays import Ints
 
 PARTS = 500
 """Clusters besides those of macros and ports, as published."""
+
+_FEW = 10_000
+"""Names among which a near one is looked for."""
 
 
 def group(
@@ -51,11 +57,10 @@ def group(
     chosen = choose_grid(frame.canvas, *sizes)
     columns, rows = chosen or (frame.canvas.columns, frame.canvas.rows)
     grid = replace(frame.canvas, columns=columns, rows=rows)
-    clusters = (
-        cluster(netlist, grid, parts, seed)
-        if groups is None
-        else _given(netlist, groups)
-    )
+    if groups is None:
+        clusters = cluster(netlist, grid, parts, seed) + first_free(netlist)
+    else:
+        clusters = _given(netlist, groups)
     placed = start_of(with_soft_macros(netlist, clusters, grid.cell_width), grid)
     return _with_frame(placed, frame)
 
@@ -76,6 +81,17 @@ def _with_frame(placed: ChipPlacement, frame: ChipPlacement) -> ChipPlacement:
 
 def _given(netlist: Netlist, groups: Mapping[str, int]) -> Ints:
     """The clusters that were given, by node; every standard cell needs one."""
+    cells = {
+        node.name
+        for node, kind in zip(netlist.nodes, netlist.kinds, strict=True)
+        if kind is NodeKind.CELL
+    }
+    for name in groups:
+        if name not in cells:
+            near = did_you_mean(name, cells) if len(cells) < _FEW else ""
+            raise FloorplanError(
+                f"the groups name {name!r}, which is no standard cell of the netlist{near}"
+            )
     clusters: Ints = np.full(len(netlist.nodes), -1, np.int64)
     for index, kind in enumerate(netlist.kinds):
         if kind is not NodeKind.CELL:
@@ -98,10 +114,15 @@ def read_groups(path: Path) -> dict[str, int]:
     ):
         if not row.strip() or row.startswith("#"):
             continue
-        name, _, number = row.strip().rpartition(" ")
-        if not name or not number.isdigit():
+        name, *rest = row.rsplit(maxsplit=1)
+        if len(rest) != 1 or not rest[0].isdecimal():
             raise FloorplanError(
                 f"line {line} of {path} is {row!r:.60}; wanted: cell 17"
             )
-        groups[name.strip()] = int(number)
+        number = int(rest[0])
+        if groups.setdefault(name.strip(), number) != number:
+            raise FloorplanError(
+                f"line {line} of {path} puts {name.strip()!r} in group {number}, after "
+                f"group {groups[name.strip()]}"
+            )
     return groups

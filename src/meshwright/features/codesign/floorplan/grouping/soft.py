@@ -1,9 +1,11 @@
 """The netlist in which clusters of standard cells are soft macros."""
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
 
+from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.grouping.clusters import nets_of
 from meshwright.features.codesign.floorplan.netlist.netlist import (
     Netlist,
@@ -15,6 +17,12 @@ from meshwright.search.arrays import Ints
 
 BLOATING = 2.0
 """Area of a soft macro over that of its cells."""
+
+
+def first_free(netlist: Netlist) -> int:
+    """The first number from which on no soft macro of the netlist has it in its name."""
+    found = (re.match(r"Grp_(\d+)(?:/|$)", node.name) for node in netlist.nodes)
+    return max((int(match[1]) + 1 for match in found if match), default=0)
 
 
 def with_soft_macros(netlist: Netlist, clusters: Ints, width: float) -> Netlist:
@@ -37,7 +45,13 @@ def with_soft_macros(netlist: Netlist, clusters: Ints, width: float) -> Netlist:
     members: dict[int, list[int]] = {}
     for cell in cells:
         members.setdefault(int(clusters[cell]), []).append(cell)
+    names = {node.name for node in nodes}
     for number, own in sorted(members.items()):
+        if f"Grp_{number}" in names:
+            raise FloorplanError(
+                f"the netlist has a soft macro Grp_{number} already, so that no group can "
+                f"have this number; wanted numbers from {first_free(netlist)} on"
+            )
         outputs = [nets[cell] for cell in own if nets.get(cell)]
         nodes += _soft_macro(netlist, f"Grp_{number}", own, outputs, width)
     bloating = {"soft_macro_area_bloating_ratio": f"f: {BLOATING}"}

@@ -20,6 +20,15 @@ class Blockage:
     top: float
     rate: float
 
+    def __post_init__(self) -> None:
+        sides = (self.left, self.bottom, self.right, self.top, self.rate)
+        is_box = self.left <= self.right and self.bottom <= self.top
+        if not (is_box and all(map(math.isfinite, sides))):
+            raise FloorplanError(
+                f"a blockage has {', '.join(f'{each:g}' for each in sides)}; wanted its "
+                "left, bottom, right and top in microns, and its rate"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Canvas:

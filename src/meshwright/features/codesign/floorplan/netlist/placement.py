@@ -12,10 +12,10 @@ import numpy as np
 
 from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.netlist.canvas import (
-    Blockage,
     Canvas,
     default_canvas,
 )
+from meshwright.features.codesign.floorplan.netlist.header import read_header
 from meshwright.features.codesign.floorplan.netlist.netlist import Netlist, NodeKind
 from meshwright.plain import read_text
 from meshwright.search.arrays import Bools, Floats
@@ -26,28 +26,11 @@ UPRIGHT = ("N", "FN", "S", "FS")
 TURNED = ("E", "FE", "W", "FW")
 """Orientations with a quarter turn. They are read and never chosen."""
 
-_NUMBER = r"([-+0-9.eE]+)"
-_FIELDS = {
-    ("columns", "rows"): r"Columns\s*:\s*(\d+)\s+Rows\s*:\s*(\d+)",
-    ("width", "height"): rf"Width\s*:\s*{_NUMBER}\s+Height\s*:\s*{_NUMBER}",
-    ("routes_across", "routes_up"): (
-        rf"Routes per micron, hor\s*:\s*{_NUMBER}\s+ver\s*:\s*{_NUMBER}"
-    ),
-    ("macro_across", "macro_up"): (
-        rf"Routes used by macros, hor\s*:\s*{_NUMBER}\s+ver\s*:\s*{_NUMBER}"
-    ),
-    ("smoothing",): r"Smoothing factor\s*:\s*(\d+)",
-    ("overlap_threshold",): rf"Overlap threshold\s*:\s*{_NUMBER}",
-}
-"""Fields of the canvas in the header, and how the header spells them."""
-
-_BLOCKAGE = re.compile(rf"#\s*Blockage\s*:\s*{r'\s+'.join([_NUMBER] * 5)}\s*$")
 _COUNTS = {
     "HARD_MACROs": NodeKind.MACRO,
     "SOFT_MACROs": NodeKind.SOFT,
     "PORTs": NodeKind.PORT,
 }
-_WHOLE = ("columns", "rows", "smoothing")
 _COLUMN_TITLES = "# node_index x y orientation fixed"
 
 
@@ -180,7 +163,7 @@ def _own_orientation(netlist: Netlist, index: int) -> str:
 def read_canvas(path: str | PathLike[str]) -> Canvas:
     """The canvas that the header of a `.plc` describes."""
     comments, _ = _lines_of(Path(path))
-    return _canvas(comments, Path(path))
+    return read_header(comments, Path(path))
 
 
 def read_placement(netlist: Netlist, path: str | PathLike[str]) -> ChipPlacement:
@@ -192,7 +175,7 @@ def read_placement(netlist: Netlist, path: str | PathLike[str]) -> ChipPlacement
     file = Path(path)
     comments, rows = _lines_of(file)
     _check_counts(netlist, comments, file)
-    start = start_of(netlist, _canvas(comments, file))
+    start = start_of(netlist, read_header(comments, file))
     x, y, is_fixed = start.x.copy(), start.y.copy(), start.is_fixed.copy()
     orientations, seen = list(start.orientations), set[int]()
     for line, row in rows:
@@ -233,36 +216,6 @@ def _lines_of(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         if line.strip() and not line.startswith("#")
     ]
     return comments, rows
-
-
-def _canvas(comments: list[str], path: Path) -> Canvas:
-    values: dict[str, float] = {}
-    text = "\n".join(comments)
-    for names, pattern in _FIELDS.items():
-        match = re.search(rf"^#\s*{pattern}", text, re.MULTILINE)
-        if match is not None:
-            values |= {
-                n: _float(t, path) for n, t in zip(names, match.groups(), strict=True)
-            }
-    for first in ("columns", "width"):
-        if first not in values:
-            raise FloorplanError(
-                f"the header of {path} lacks {first}; wanted '# Columns : 24  Rows : 21' "
-                "and '# Width : 500  Height : 500' (microns)"
-            )
-    whole = {name: int(values.pop(name)) for name in _WHOLE if name in values}
-    found = (_BLOCKAGE.match(line) for line in comments)
-    blockages = (Blockage(*(_float(t, path) for t in m.groups())) for m in found if m)
-    return Canvas(**values, **whole, blockages=tuple(blockages))  # pyright: ignore[reportArgumentType]
-
-
-def _float(text: str, path: Path) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FloorplanError(
-            f"the header of {path} has {text!r} for a number"
-        ) from None
 
 
 def _check_counts(netlist: Netlist, comments: list[str], path: Path) -> None:

@@ -54,7 +54,7 @@ def read_nodes(path: Path) -> list[NetlistNode]:
     try:
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error) as fault:
         why = getattr(fault, "strerror", None) or fault
         raise FloorplanError(f"cannot read a netlist from {path}: {why}") from None

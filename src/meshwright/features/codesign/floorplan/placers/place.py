@@ -18,9 +18,9 @@ from meshwright.features.codesign.floorplan.placers.schedule import Limit
 from meshwright.features.codesign.floorplan.placers.search import (
     OnProgress,
     PlacementSearch,
-    PlacementTask,
 )
 from meshwright.features.codesign.floorplan.placers.store import Store
+from meshwright.features.codesign.floorplan.placers.task import PlacementTask
 from meshwright.features.codesign.floorplan.views.found import FoundPlacement
 
 

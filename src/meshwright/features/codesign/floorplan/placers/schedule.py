@@ -96,12 +96,13 @@ class Limit:
     evaluations: int | None
 
     def __post_init__(self) -> None:
-        if not self.seconds > 0 or (
-            self.evaluations is not None and self.evaluations < 1
-        ):
+        if self.evaluations is not None and self.evaluations < 1:
             raise FloorplanError(
-                f"the budget is {self.seconds} s and {self.evaluations} evaluations; "
-                "wanted more than 0"
+                f"evaluations is {self.evaluations}; wanted a whole number of 1 or more"
+            )
+        if self.evaluations is None and not self.seconds > 0:
+            raise FloorplanError(
+                f"the search may take {self.seconds:g} s; wanted more than 0"
             )
 
     def used(self, seconds: float, evaluations: int) -> float:

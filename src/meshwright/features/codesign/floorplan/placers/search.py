@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from meshwright.app.output.files import make_folder
 from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.costs.legality import faults_of
 from meshwright.features.codesign.floorplan.costs.tables import make_tables
@@ -28,6 +28,7 @@ from meshwright.features.codesign.floorplan.placers.sources import (
     SourceOptions,
 )
 from meshwright.features.codesign.floorplan.placers.store import Store
+from meshwright.features.codesign.floorplan.placers.task import PlacementTask
 from meshwright.features.codesign.floorplan.placers.walkers import (
     PlacementWalker,
     best_of,
@@ -43,40 +44,6 @@ _ROUND = 20_000
 """Moves of each walker between two looks at the clock."""
 
 type OnProgress = Callable[[SearchPoint], None]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementTask:
-    """What a search is about; a resumed one must have the same."""
-
-    frame: ChipPlacement
-    has_start: bool
-    weights: tuple[float, float, float]
-    method: str
-    seed: int
-    num_walkers: int
-    policy: Path | None
-    clock: Callable[[], float]
-
-    def __post_init__(self) -> None:
-        if self.policy is not None and self.method != "policy":
-            raise FloorplanError(
-                f"a policy is given, which the method {self.method!r} does not use; "
-                "wanted the method 'policy'"
-            )
-
-    def identity(self, limit: Limit) -> dict[str, Any]:
-        netlist = self.frame.netlist
-        return {
-            "nodes": len(netlist.nodes),
-            "nets": sum(map(bool, netlist.sinks)),
-            "weights": list(self.weights),
-            "method": self.method,
-            "seed": self.seed,
-            "walkers": self.num_walkers,
-            "evaluations": limit.evaluations,
-            **({"policy": str(self.policy)} if self.policy else {}),
-        }
 
 
 class PlacementSearch:
@@ -99,13 +66,16 @@ class PlacementSearch:
         self.curve: list[SearchPoint] = []
         self.source: PlacementSource | None = None
         self.source_saved: dict[str, np.ndarray] | None = None
-        saved = store and store.load(task.identity(limit))
+        self.identity = task.identity(limit) if store else {}
+        saved = store and store.load(self.identity)
         self.walkers = [self._walker(i) for i in range(task.num_walkers)]
         self.watch = StopWatch(task.clock)  # building walkers may compile the loops
         self.best = self._best_placement()
         self.best_proxy = best_of(self.walkers).proxy
         if saved:
             self._restore(*saved)
+        else:
+            self._save()  # before the first placement is on disk, which it has to beat
         self._write()
 
     def _walker(self, number: int) -> PlacementWalker:
@@ -227,14 +197,14 @@ class PlacementSearch:
         if self.files:
             text = self.result().to_plc().encode()
             for path in self.files:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent, FloorplanError)
                 write_whole(path, text)
 
     def _save(self) -> None:
         if self.store is None:
             return
         facts = {
-            "identity": self.task.identity(self.limit),
+            "identity": self.identity,
             "walkers": len(self.walkers),
             "evaluations": self.evaluations,
             "seconds": self.watch.seconds,

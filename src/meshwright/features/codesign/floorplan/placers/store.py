@@ -4,11 +4,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
+from meshwright.app.output.files import make_folder
 from meshwright.errors import FloorplanError
 
 type Saved = dict[str, np.ndarray]
@@ -36,23 +39,32 @@ class Store:
     ) -> tuple[dict[str, Any], list[Saved], Saved | None] | None:
         """Facts, walkers and source of the search that was saved; `None` if none was.
 
-        identity: what a search must have in common with the one that it resumes.
+        identity: what a search must have in common with the one that it resumes; its
+            entry `contents` has digests by name.
         """
         if not self._state.exists():
             return None
         try:
-            with np.load(self._state, allow_pickle=False) as file:
+            content = BytesIO(self._state.read_bytes())
+            with np.load(content, allow_pickle=False) as file:
                 facts = json.loads(str(file["facts"]))
                 walkers = [_part(file, f"{i}/") for i in range(facts["walkers"])]
                 source = _part(file, "source/") or None
-        except (OSError, ValueError, KeyError) as fault:
+            before = facts["identity"]
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as fault:
             raise FloorplanError(f"cannot resume from {self._state}: {fault}") from None
-        for name, value in identity.items():
-            if facts["identity"].get(name) != value:
+        advice = "resume it with the same, or name another folder"
+        for name in {**identity, **before}:
+            there, here = before.get(name), identity.get(name)
+            if name != "contents" and there != here:
                 raise FloorplanError(
-                    f"{self.folder} holds a search with {name} "
-                    f"{facts['identity'].get(name)!r}; this one has {value!r}: resume it "
-                    "with the same, or name another folder"
+                    f"{self.folder} holds a search with {name} {there!r}; this one has "
+                    f"{here!r}: {advice}"
+                )
+        for name, value in identity["contents"].items():
+            if before.get("contents", {}).get(name) != value:
+                raise FloorplanError(
+                    f"{self.folder} holds a search with another {name}: {advice}"
                 )
         return facts, walkers, source
 
@@ -68,8 +80,8 @@ class Store:
             for name, values in saved.items()
         }
         part = self.folder / f".search.{os.getpid()}.npz"
+        make_folder(self.folder, FloorplanError)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             np.savez(part, facts=np.array(json.dumps(facts)), **arrays)  # pyright: ignore[reportArgumentType]
             part.replace(self._state)
         except OSError as fault:

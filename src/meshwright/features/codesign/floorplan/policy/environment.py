@@ -135,9 +135,13 @@ class EnvironmentSteps:
             raise FloorplanError(
                 "the episode is over; call reset() to begin another one"
             )
-        if not 0 <= int(action) < self._sizes.grid**2:
+        if not (
+            np.issubdtype(np.asarray(action).dtype, np.integer)
+            and np.size(action) == 1
+            and 0 <= int(action) < self._sizes.grid**2
+        ):
             raise FloorplanError(
-                f"the action is {action}; wanted 0 to {self._sizes.grid**2 - 1}"
+                f"the action is {action!r:.60}; wanted 0 to {self._sizes.grid**2 - 1}"
             )
         cell = self._cell(int(action))
         if cell is None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from meshwright.errors import FloorplanError, LearnedError
 from meshwright.features.codesign.floorplan.costs.evaluator import WEIGHTS
+from meshwright.features.codesign.floorplan.netlist.frame import digests_of
 from meshwright.features.codesign.floorplan.netlist.placement import ChipPlacement
 from meshwright.features.codesign.floorplan.policy.collect import (
     CollectorPool,
@@ -153,6 +154,7 @@ class _Training:
             "seed": self.seed,
             "weights": [float(w) for w in weights],
         }
+        self.contents = {name: digests_of(frame) for name, frame in chips.items()}
         self.begin = time.monotonic()
         self._restore()
 
@@ -196,6 +198,7 @@ class _Training:
         policy = self.trainer.policy
         facts = {
             "identity": self.identity,
+            "contents": self.contents,
             "random": self.random,
             "curve": [list(point) for point in self.curve],
         }
@@ -225,6 +228,13 @@ class _Training:
                     f"{facts['identity'][name]}; this one has {value}: go on with the "
                     "same, or name another folder"
                 )
+        for name, there in facts.get("contents", {}).items():
+            for what, here in self.contents[name].items():
+                if there[what] != here:
+                    raise FloorplanError(
+                        f"{self.file} is of a training with another {what} of {name}: go "
+                        "on with the same, or name another folder"
+                    )
         self.trainer.policy = policy
         self.random = facts["random"]
         self.curve = [TrainingPoint(*point) for point in facts["curve"]]

@@ -70,9 +70,13 @@ def legalize(placement: ChipPlacement, tables: Tables, room: Room) -> ChipPlacem
             centres[order] = _AWAY
         if _place_all(tables, room, places, order, wanted, targets):
             return placement.moved(*places, placement.orientations)
+    canvas = placement.canvas
+    kept = len(room.solid) - len(room.hard)
+    beside = f" beside {kept} fixed macros" if kept else ""
+    beside += f" outside of {len(room.left)} blockages" if len(room.left) else ""
     raise FloorplanError(
         f"no legal packing of {len(room.hard)} macros was found on the canvas of "
-        f"{placement.canvas.width:g} x {placement.canvas.height:g} um; make it larger"
+        f"{canvas.width:g} x {canvas.height:g} um{beside}; make more room"
     )
 
 

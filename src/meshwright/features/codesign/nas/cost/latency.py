@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 from meshwright.app.partition import partition
-from meshwright.errors import NasError, TacticError
+from meshwright.errors import MeshwrightWarning, NasError, TacticError
 from meshwright.features.codesign.nas.cost.blocks import BlockLatency, block_latencies
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.tactics import data_parallel
@@ -111,6 +112,10 @@ def latency(
     """
     if not callable(fn):
         raise NasError(f"latency wants a function and its arguments, got {fn!r:.60}")
+    if not isinstance(args, tuple | list):
+        raise NasError(
+            f"args is a {type(args).__name__}; wanted a tuple or list of the arguments"
+        )
     if not isinstance(machine, Machine):
         machine = load_machine(machine, None)
     if eager:
@@ -161,7 +166,9 @@ def _on_one_chip(fn: Callable[..., Any], args: Sequence[Any], num_devices: int) 
     if num_devices > 1:
         try:
             step = partition(fn, {_CORES: num_devices}, [data_parallel(_CORES)])
-            return step.decide(*args)
+            with catch_warnings():  # on names of roles, which only tactics can change
+                filterwarnings("ignore", ".*weak evidence", MeshwrightWarning)
+                return step.decide(*args)
         except TacticError:  # nothing to divide: each device computes the whole
             pass
     return partition(fn, {_CORES: num_devices}).decide(*args)

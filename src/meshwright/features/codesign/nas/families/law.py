@@ -54,7 +54,8 @@ def fit_law(
 
     base: resolution at depth and width 1; `None` to fit it as well.
     """
-    distinct = {scale for scale in scales if scale[:2] != (1.0, 1.0)}
+    start = (1.0, 1.0) if base is None else (1.0, 1.0, base)
+    distinct = {scale for scale in scales if scale[: len(start)] != start}
     if len(distinct) < _LEAST:
         raise NasError(
             f"a law needs {_LEAST} models that differ from each other and from the base; "

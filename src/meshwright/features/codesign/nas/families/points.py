@@ -44,23 +44,32 @@ COLUMNS = tuple(field.name for field in fields(Point))
 
 def read_points(path: Path) -> list[Point]:
     """The points of a CSV file with the columns `COLUMNS`, in any order."""
-    rows = csv.DictReader(read_text(path, NasError, "a table of points").splitlines())
-    found = rows.fieldnames or ()
+    lines = read_text(path, NasError, "a table of points").splitlines()
+    rows = csv.DictReader(lines, skipinitialspace=True)
+    found = rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
     missing = [name for name in COLUMNS if name not in found]
     if missing:
         raise NasError(
-            f"{path} lacks the column {', '.join(missing)}; it has {', '.join(found)}; "
-            f"wanted {', '.join(COLUMNS)}"
+            f"{path} lacks the column {', '.join(missing)}; it has "
+            f"{', '.join(found) or 'none'}; wanted {', '.join(COLUMNS)}"
         )
     points: list[Point] = []
-    for number, row in enumerate(rows, start=2):
+    for row in rows:
         try:
-            points.append(Point(*(float(row[name]) for name in COLUMNS)))
-        except (TypeError, ValueError) as fault:
-            raise NasError(f"{path}, line {number}: {fault}") from None
+            points.append(Point(*(_number(row[name], name) for name in COLUMNS)))
+        except NasError as fault:
+            raise NasError(f"{path}, line {rows.line_num}: {fault}") from None
     if not points:
         raise NasError(f"{path} has no points")
     return points
+
+
+def _number(text: str | None, name: str) -> float:
+    """A number of a table; `NasError` for anything else."""
+    try:
+        return float(text or "")
+    except ValueError:
+        raise NasError(f"{name} is {text or ''!r:.60}; wanted a number") from None
 
 
 def base_resolution(points: Sequence[Point]) -> float | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -33,6 +34,7 @@ from meshwright.features.codesign.nas.families.published import (
 )
 from meshwright.features.codesign.nas.families.scaling import (
     Family,
+    checked_base,
     checked_targets,
     edges_of,
     scale_family,
@@ -97,21 +99,28 @@ def scale_command(  # noqa: PLR0913  an option each
     Models come from a table, or a grid of a target's scales is priced on a machine.
     """
     targets = checked_targets(numbers_of(targets_ms, "--targets-ms"))
+    checked_base(base)
     if (target is None) == (points is None):
         raise NasError("give either a TARGET with --machine, or --points with a table")
     if points is not None:
+        _check_unused(
+            {"--machine": machine, "--accuracy": accuracy, "--batch": batch}
+            | {"--dtype": dtype, "--grid": None if grid == _GRID else grid}
+        )
         evaluated, chip = read_points(points), None
         family = scale_family(evaluated, targets, base=base)
     elif machine is None or target is None:
         raise NasError("with TARGET, --machine is needed, or give --points")
     else:
-        (chip, *_) = machines_of(machine)
+        chip, *others = machines_of(machine)
+        if others:
+            raise NasError(f"--machine is {machine!r}; wanted one, as a law is of one")
         timed = partial(
             model_ms, find_target(target, is_inference=True), chip, batch, dtype
         )
         size = base or 224
         scored = _published_at(size) if accuracy is None else _function(accuracy)
-        evaluated = _evaluate(numbers_of(grid, "--grid"), size, timed, scored)
+        evaluated = _evaluate(_multipliers(grid), size, timed, scored)
         family = scale_family(evaluated, targets, timed, size)
     if out is not None:
         changes = {"batch": batch, "dtype": dtype}
@@ -131,6 +140,23 @@ def scale_command(  # noqa: PLR0913  an option each
 def _published_at(base: float) -> Callable[[float, float, float], float]:
     """The proxy of accuracy, as a function of depth, width and size."""
     return lambda depth, width, size: published_accuracy(depth, width, size / base)
+
+
+def _check_unused(options: Mapping[str, Any]) -> None:
+    """Fail if an option is given that counts with a TARGET only."""
+    for name, value in options.items():
+        if value is not None:
+            raise NasError(f"{name} is for a TARGET; with --points it changes nothing")
+
+
+def _multipliers(text: str) -> list[float]:
+    """The multipliers of the grid, each once."""
+    found = sorted(set(numbers_of(text, "--grid")))
+    if not found or not all(0 < each < math.inf for each in found):
+        raise NasError(
+            f"--grid is {text!r}; wanted multipliers above 0, such as {_GRID}"
+        )
+    return found
 
 
 def numbers_of(text: str, option: str) -> list[float]:
@@ -170,8 +196,20 @@ def _evaluate(
     with show_progress("evaluating") as show:
         for number, scales in enumerate(models, start=1):
             show(f"{number} of {len(models)}")
-            found.append(Point(*scales, float(scored(*scales)), timed(*scales)))
+            found.append(Point(*scales, _score(scored, *scales), timed(*scales)))
     return found
+
+
+def _score(scored: Callable[..., Any], *scales: float) -> float:
+    """The accuracy of a model; `NasError` if the function returns no number."""
+    found = scored(*scales)
+    try:
+        return float(found)
+    except (TypeError, ValueError):
+        raise NasError(
+            f"the accuracy at depth, width and size {scales} is {found!r:.60}; wanted a "
+            "number"
+        ) from None
 
 
 def _function(text: str) -> Callable[..., Any]:

@@ -32,7 +32,8 @@ _HALVINGS = 30
 _SLACK = 1.001
 """Latencies that exceed a target by less count as within it."""
 
-_MOST_PHI = 12.0
+_LEAST_PHI, _MOST_PHI = -2.0, 12.0
+"""Doublings of operations between which a target's model is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,13 @@ def scale_family(
         points.
     base: resolution at depth and width 1; `None` for that of the points.
     """
-    targets = checked_targets(targets_ms)
-    base = base_resolution(points) if base is None else base
+    targets, given = checked_targets(targets_ms), checked_base(base)
+    if not points:
+        raise NasError("a family needs evaluated models; got no points")
+    base = base_resolution(points) if given is None else given
     winners = tuple(winners_of(points, targets))
+    if len({winner.scales for winner in winners}) == 1:
+        raise NasError(_why_no_law(winners[0], points))
     law = fit_law([winner.scales for winner in winners], base)
     timed = interpolated(points) if latency_ms is None else latency_ms
     members = tuple(_member(law, target, timed) for target in targets)
@@ -95,6 +100,23 @@ def checked_targets(targets_ms: Sequence[float]) -> list[float]:
             f"{', '.join(f'{t:g}' for t in targets_ms) or 'none'}"
         )
     return targets
+
+
+def checked_base(base: float | None) -> float | None:
+    """The resolution at depth and width 1; `NasError` unless it is above 0, or `None`."""
+    if base is not None and not 0 < base < math.inf:
+        raise NasError(f"the base resolution is {base!r}; wanted a number above 0")
+    return base
+
+
+def _why_no_law(winner: Point, points: Sequence[Point]) -> str:
+    times = [point.latency_ms for point in points]
+    one = ", ".join(f"{scale:g}" for scale in winner.scales)
+    return (
+        f"a law needs 2 models that differ, and that of depth, width and resolution {one} "
+        f"is the best for all targets; the models tried take {min(times):.3g} to "
+        f"{max(times):.3g} ms: give targets among these, farther apart"
+    )
 
 
 def winners_of(points: Sequence[Point], targets: Sequence[float]) -> list[Point]:
@@ -151,18 +173,37 @@ def _best_within(points: Sequence[Point], target: float) -> Point:
     return max(within, key=lambda p: (p.accuracy, -p.latency_ms))
 
 
+_ALIKE = 0.2
+"""Share of the points' largest extent below which they do not differ in a direction."""
+
+
 def interpolated(points: Sequence[Point]) -> LatencyFn:
-    """Latency by a fit through the points: a product of powers, or of higher terms."""
+    """Latency by a fit through the points: a product of powers, or of higher terms.
+
+    Points that are too few for that, or that differ in some scales only, give a product of
+    powers of what they differ in; those on a line are met exactly.
+    """
     logs = np.log([point.scales for point in points])
     times = np.log([point.latency_ms for point in points])
     surface = fit_times(logs, times)
     if surface is not None:
         return lambda *scales: float(np.exp(surface(np.log([scales]))[0]))
-    order = np.argsort(logs[:, 0])
-    x, y = logs[order, 0], times[order]
-    return lambda depth, width, resolution: float(
-        np.exp(np.interp(np.log(depth), x, y))
-    )
+    centre = logs.mean(axis=0)
+    _, extents, directions = np.linalg.svd(logs - centre, full_matrices=False)
+    directions = directions[extents > _ALIKE * extents[0]]
+    at = (logs - centre) @ directions.T
+    slopes = np.linalg.lstsq(at, times - times.mean(), rcond=None)[0]
+    rest = times - times.mean() - at @ slopes
+    order = np.argsort(at[:, 0])
+
+    def milliseconds(*scales: float) -> float:
+        place = directions @ (np.log(scales) - centre)
+        found = times.mean() + slopes @ place
+        if len(directions) == 1:
+            found += np.interp(place[0], at[order, 0], rest[order])
+        return float(np.exp(found))
+
+    return milliseconds
 
 
 def _member(law: Law, target: float, latency_ms: LatencyFn) -> Member:
@@ -171,7 +212,7 @@ def _member(law: Law, target: float, latency_ms: LatencyFn) -> Member:
     Layers and channels are whole numbers, so that latency may jump past the target; then it
     is the last model before.
     """
-    low, high = -2.0, _MOST_PHI
+    low, high = _LEAST_PHI, _MOST_PHI
     for _ in range(_HALVINGS):
         phi = (low + high) / 2
         spent = latency_ms(*law.at(phi))
@@ -180,4 +221,17 @@ def _member(law: Law, target: float, latency_ms: LatencyFn) -> Member:
         low, high = (phi, high) if spent < target else (low, phi)
     else:
         phi = low
+    if low == _LEAST_PHI and latency_ms(*law.at(low)) > target * _SLACK:
+        raise NasError(_unreached(law, target, low, latency_ms))
+    if high == _MOST_PHI and latency_ms(*law.at(high)) < target / _SLACK:
+        raise NasError(_unreached(law, target, high, latency_ms))
     return Member(target, phi, *law.at(phi), latency_ms(*law.at(phi)))
+
+
+def _unreached(law: Law, target: float, phi: float, latency_ms: LatencyFn) -> str:
+    """Why no model of the law has a target's latency."""
+    at = ", ".join(f"{scale:.3g}" for scale in law.at(phi))
+    return (
+        f"no model of the law takes {target:g} ms: that of depth, width and resolution "
+        f"{at} takes {latency_ms(*law.at(phi)):.3g} ms"
+    )

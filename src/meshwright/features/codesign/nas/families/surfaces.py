@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 _EXPONENTS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 """Exponents of falling powers that are tried for each scale."""
@@ -26,13 +27,17 @@ _SPARE = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surface:
-    """A weighted sum of functions of the logarithms of depth, width and resolution."""
+    """A weighted sum of functions of the logarithms of depth, width and resolution.
+
+    columns: which of the three it depends on, those in which the points differ.
+    """
 
     terms: Callable[[Floats], Floats]
     coefficients: Floats
+    columns: Bools
 
     def __call__(self, logs: Floats) -> Floats:
-        return self.terms(logs) @ self.coefficients
+        return self.terms(logs[:, self.columns]) @ self.coefficients
 
 
 Terms = Callable[[Floats], Floats]
@@ -55,7 +60,7 @@ def fit_accuracy(logs: Floats, values: Floats) -> Surface | None:
     curved: list[tuple[Terms, int]] = [
         (partial(_polynomial, degree=degree), 0) for degree in (2, 3)
     ]
-    for exponents in itertools.product(_EXPONENTS, repeat=3):
+    for exponents in itertools.product(_EXPONENTS, repeat=int(_varied(logs).sum())):
         powers = np.array(exponents)
         curved.append((partial(_falling_powers, exponents=powers), len(powers)))
     return _best(curved, logs, values)
@@ -69,8 +74,9 @@ def _best(
     candidates: terms, and the number of their parameters that were chosen besides.
     """
     count, found = len(values), list[tuple[float, Surface]]()
+    varied = _varied(logs)
     for terms, num_hidden in candidates:
-        columns = terms(logs)
+        columns = terms(logs[:, varied])
         number = columns.shape[1] + num_hidden
         is_full = np.linalg.matrix_rank(columns) == columns.shape[1]
         if count < _SPARE * number or not is_full:
@@ -78,12 +84,17 @@ def _best(
         coefficients = np.linalg.lstsq(columns, values, rcond=None)[0]
         error = float(((columns @ coefficients - values) ** 2).mean()) or 1e-30
         score = count * math.log(error) + number * math.log(count)
-        found.append((score, Surface(terms, coefficients)))
+        found.append((score, Surface(terms, coefficients, varied)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
+def _varied(logs: Floats) -> Bools:
+    """The scales in which points differ."""
+    return np.ptp(logs, axis=0) > 0
+
+
 def _falling_powers(logs: Floats, exponents: Floats) -> Floats:
-    """1 and a negative power of each scale: [N, 4].
+    """1 and a negative power of each scale: [N, 1 + scales].
 
     Errors of networks fall so in each of their scales (Rosenfeld et al., "A Constructive
     Prediction of the Generalization Error Across Scales", ICLR 2020).
@@ -95,7 +106,8 @@ def _polynomial(logs: Floats, degree: int) -> Floats:
     """All products of up to `degree` columns: [N, terms]."""
     columns = [np.ones(len(logs))]
     for power in range(1, degree + 1):
-        for chosen in itertools.combinations_with_replacement(range(3), power):
+        scales = range(logs.shape[1])
+        for chosen in itertools.combinations_with_replacement(scales, power):
             columns.append(np.prod([logs[:, i] for i in chosen], axis=0))
     return np.stack(columns, axis=1)
 

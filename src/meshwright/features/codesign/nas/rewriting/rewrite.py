@@ -11,6 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
+from meshwright.app.output.files import make_folder, remove_folders
 from meshwright.errors import NasError
 from meshwright.features.codesign.nas.rewriting.lineages import (
     GOALS,
@@ -32,6 +33,9 @@ from meshwright.plain import plain
 from meshwright.search.trials import Study, Trial, run_trials
 
 JOURNAL = "journal.jsonl"
+
+_FILES = ("model.py", "weights.npz", "about.json")
+"""Files of a model's folder."""
 
 _CONFIRMED = 8
 """Models that are trained again at most: the front of the search, then the front of the
@@ -173,6 +177,9 @@ def _result(
             place = folder / f"model_{len(models)}"
             model = _written(model, problem.network(draws), trained, place)
         models.append(model)
+    if folder is not None:
+        kept = {folder / f"model_{number}" for number in range(len(models))}
+        remove_folders(set(folder.glob("model_*")) - kept, _FILES)
     failed = sum(bool(trial.reason) for trial in trials)
     found = Rewriting(less, original, tuple(models), len(trials) - 1, failed)
     if folder is not None:
@@ -213,7 +220,7 @@ def _written(
     model: RewrittenModel, network: ModelProgram, trained: TrainedWeights, folder: Path
 ) -> RewrittenModel:
     """Write the folder of a model: `model.py`, `weights.npz` and `about.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, NasError)
     placed = replace(model, folder=str(folder))
     about = f"A model of {network.flops:,} FLOPs and {network.parameters:,} parameters."
     source = source_of(network, about)

@@ -74,7 +74,23 @@ class Task:
         params = jax.eval_shape(self.init, jax.random.key(0))
         x = self.train[0]
         batch = jax.ShapeDtypeStruct((self.batch, *x.shape[1:]), x.dtype)
+        if self.loss is cross_entropy:
+            self._check_classes(jax.eval_shape(self.fn, params, batch))
         return capture_network(self.fn, params, batch)
+
+    def _check_classes(self, scores: Any) -> None:
+        """Fail for labels that are no class of the model's scores [B, K]."""
+        shape = tuple(getattr(scores, "shape", ()))
+        for name in ("train", "validation", "test"):
+            labels = np.asarray(getattr(self, name)[1])
+            is_whole = labels.ndim == 1 and labels.dtype.kind in "iu"
+            most = shape[1] if len(shape) == 2 and is_whole else 0
+            if not 0 <= labels.min() <= labels.max() < most:
+                raise NasError(
+                    f"{name} has labels of {labels.dtype}{list(labels.shape)} up to "
+                    f"{labels.max():g}, and fn gives scores {list(shape)}; wanted numbers "
+                    "of classes from 0 on, and a score for each class, or another loss"
+                )
 
     def leaves(self, seed: int) -> list[Any]:
         """The user's first parameters, as leaves."""

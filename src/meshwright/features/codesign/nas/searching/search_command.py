@@ -9,6 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
+from meshwright.app.output.files import make_folder, remove_folders
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.options import AsJson
 from meshwright.errors import SearchError
@@ -95,18 +96,26 @@ def search_command(  # noqa: PLR0913  an option each
 
 
 def search_folder(out: Path | None, resume: Path | None) -> Path | None:
-    """The folder of the search; fails if it has another search's journal already."""
+    """The folder of the search; fails if it has another search's journal already.
+
+    A folder to resume may be empty, as that of a search that was killed at its beginning.
+    """
     folder = resume or out
-    if resume is not None and not (resume / "journal.jsonl").is_file():
+    if None not in (out, resume) and out != resume:
         raise SearchError(
-            f"--resume {resume} has no journal.jsonl; begin with --out {resume}"
+            f"--out {out} and --resume {resume} name two folders; give one of them"
         )
-    if resume is None and out is not None and (out / "journal.jsonl").exists():
+    if resume is not None and not (resume / "journal.jsonl").is_file():
+        if not resume.is_dir() or any(resume.iterdir()):
+            raise SearchError(
+                f"--resume {resume} has no journal.jsonl; begin with --out {resume}"
+            )
+    elif resume is None and out is not None and (out / "journal.jsonl").exists():
         raise SearchError(
             f"{out} has the journal of a search; go on with --resume {out}"
         )
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, SearchError)
     return folder
 
 
@@ -150,6 +159,7 @@ def write_front(front: ModelFront, folder: Path, kind: str) -> list[tuple[Trial,
     """Write a front and its page, and each point's candidate and figures to a folder.
 
     kind: of a point, in the name of its folder. Returns the points with their folders.
+    Those of an earlier front of this search that are no points any more are removed.
     """
     places = [(each, folder / f"{kind}-{each.number:05d}") for each in front.points]
     (folder / "front.json").write_text(front.to_json() + "\n", encoding="utf-8")
@@ -159,7 +169,13 @@ def write_front(front: ModelFront, folder: Path, kind: str) -> list[tuple[Trial,
         for name, data in (("candidate", point.candidate), ("figures", point.values)):
             text = json.dumps(data, indent=2)
             (place / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    kept = {place for _, place in places}
+    remove_folders(set(folder.glob(f"{kind}-*")) - kept, _FILES)
     return places
+
+
+_FILES = ("candidate.json", "figures.json", "model.py", "design.toml")
+"""Files of a point's folder."""
 
 
 _TARGET = """\

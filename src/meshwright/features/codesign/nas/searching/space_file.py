@@ -16,7 +16,10 @@ from typing import Any
 
 from meshwright.app.step.load_module import load_module
 from meshwright.errors import TargetError, did_you_mean
-from meshwright.features.codesign.nas.searching.trained import Trained
+from meshwright.features.codesign.nas.searching.trained import (
+    Trained,
+    machine_identity,
+)
 from meshwright.search.trials import Candidate, Space
 
 
@@ -46,8 +49,14 @@ class SpaceFile:
                 f"{place} has no `evaluate`, a function from a candidate to its figures or "
                 "a nas.Trained; define it, or return (space, evaluate)"
             )
-        if isinstance(evaluate, Trained) and not evaluate.machine:
-            evaluate = replace(evaluate, machine=self.machine)
+        if isinstance(evaluate, Trained):
+            own, given = map(machine_identity, (evaluate.machine, self.machine))
+            if own and given and own != given:
+                raise TargetError(
+                    f"{place} prices models on {evaluate.machine}, and the machine given "
+                    f"is {self.machine}: leave `machine` out in its nas.Trained"
+                )
+            evaluate = replace(evaluate, machine=evaluate.machine or self.machine)
         return space, evaluate, getattr(module, "baseline", None)
 
     @property
@@ -70,6 +79,12 @@ class SpaceFile:
     def proxy_names(self) -> tuple[str, ...]:
         """Names of the proxies among the figures."""
         return tuple(getattr(self.evaluate, "proxy_names", ()))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The conditions of the figures, besides the candidate: the machine, at least."""
+        found = dict(getattr(self.evaluate, "identity", {}))
+        return found or {"machine": machine_identity(self.machine)}
 
     @property
     def path(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from meshwright.features.codesign.nas.searching.training import (
     read_data,
     trained_accuracy,
 )
+from meshwright.machine import load_machine
 from meshwright.predict.roofline.work import program_work
 from meshwright.program.capture import capture
 
@@ -57,6 +59,15 @@ class Trained:
     supernet: Supernet | None = None
 
     def __post_init__(self) -> None:
+        if not callable(self.build):
+            wanted = "a function from a candidate to a model"
+            raise SearchError(f"build is {self.build!r:.60}; wanted {wanted}")
+        if not self.rate > 0:
+            raise SearchError(f"rate is {self.rate!r}; wanted a number above 0")
+        if isinstance(self.proxies, str):
+            raise SearchError(f"proxies is {self.proxies!r}; wanted a list of names")
+        if self.machine:
+            load_machine(self.machine, None)  # fails for an unknown one
         for name in ("steps", "serve_batch", "batch", "trainings"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise SearchError(
@@ -104,6 +115,14 @@ class Trained:
         return figures
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """The conditions of its figures, besides the candidate, the model and the data."""
+        names = ("steps", "serve_batch", "batch", "rate", "seed", "trainings")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        found["proxies"] = list(self.proxy_names)
+        return found | {"machine": machine_identity(self.machine)}
+
+    @property
     def proxy_names(self) -> tuple[str, ...]:
         """The figures that are proxies of accuracy."""
         shared = () if self.supernet is None else (SHARED,)
@@ -115,6 +134,15 @@ class Trained:
         """The serving function of a candidate and its arguments, as a target has them."""
         data = read_data(self.data)
         return serving(built_model(self.build(candidate)), data[2], self.serve_batch)
+
+
+def machine_identity(text: str) -> str:
+    """The name of a machine and a digest of its numbers; "" for none."""
+    if not text:
+        return ""
+    machine = load_machine(text, None)
+    digest = blake2b(repr(machine).encode(), digest_size=4).hexdigest()
+    return f"{machine.name} ({digest})"
 
 
 def serving(

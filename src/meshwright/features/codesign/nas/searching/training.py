@@ -33,6 +33,11 @@ def read_data(data: Data | Callable[[], Data]) -> Data:
     for inputs, labels in (made[:2], made[2:]):
         if len(inputs) != len(labels) or len(inputs) == 0:
             raise SearchError(f"data has {len(inputs)} inputs and {len(labels)} labels")
+        if labels.dtype.kind not in "iu" or labels.min() < 0:
+            raise SearchError(
+                f"labels are {labels.dtype} from {labels.min():g} on; wanted whole numbers "
+                "from 0 on, the numbers of classes"
+            )
     return made  # pyright: ignore[reportReturnType]
 
 
@@ -51,6 +56,7 @@ def trained_accuracy(
     the seeds, which are compiled once.
     """
     jit = partial(jax.jit, compiler_options=quick_compilation())
+    _check_classes(model, data)
     init = jit(model.init)
     step = jit(partial(_step, model, steps=steps, rate=rate))
     apply = jit(lambda params, state, x: model.apply(params, state, x, None)[0])
@@ -68,6 +74,20 @@ def trained_accuracy(
             raise FloatingPointError(f"the loss is {losses[-1]} after {steps} steps")
         accuracies.append(accuracy_of(partial(apply, *carry[:2]), data))
     return float(np.mean(accuracies)), float(np.mean(losses))
+
+
+def _check_classes(model: BuiltModel, data: Data) -> None:
+    """Fail for labels that are no class of the model's outputs."""
+    x, largest = data[0][:1], max(int(data[1].max()), int(data[3].max()))
+    state = jax.eval_shape(model.init, jax.random.key(0), x)
+    outputs, _ = jax.eval_shape(lambda p, s: model.apply(p, s, x, None), *state)
+    shape = np.shape(outputs)
+    if len(shape) != data[1].ndim + 1 or shape[-1] <= largest:
+        raise SearchError(
+            f"one input gives outputs of shape {shape}, and its labels have "
+            f"{tuple(data[1][:1].shape)} with numbers up to {largest}; wanted one dim "
+            "more, with a score for each class"
+        )
 
 
 def quick_compilation() -> dict[str, Any]:
