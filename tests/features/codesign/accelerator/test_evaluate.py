@@ -199,4 +199,18 @@ def test_a_design_outside_the_caps_says_why():
     reasons = {
         simulate_design(draw(0, i), work).reason.split(" ")[0] for i in range(40)
     }
-    assert {"", "area", "[accelerator]:"} <= reasons
+    assert {"", "area", "global_bytes"} <= reasons
+
+
+def test_a_program_that_computes_nothing_is_refused():
+    with pytest.raises(AcceleratorError, match="computes nothing"):
+        acc.workload_of(lambda x: x, (shaped(3),), "same")
+    with pytest.raises(AcceleratorError, match="computes nothing"):
+        acc.workload_of(lambda x, w: x @ w, (shaped(0, 3), shaped(3, 0)))
+
+
+def test_a_program_beyond_the_main_memory_is_refused():
+    args = (shaped(64, 256), [shaped(256, 256)] * 4)
+    small = DESIGN.changed(dram_channel_bytes=1024, dram_channels=1, global_bytes=0)
+    with pytest.raises(AcceleratorError, match=r"main memory lacks \d+ bytes"):
+        acc.evaluate(small, chain, args)
