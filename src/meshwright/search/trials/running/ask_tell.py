@@ -28,6 +28,8 @@ class Study:
     """A search without its effort: all that decides which candidates it tries.
 
     first: candidates to try before all others, such as a baseline.
+    measured: what candidates are measured with, as plain data, such as a digest of the
+        program; a journal of trials that were measured otherwise is refused.
     """
 
     space: Space
@@ -35,6 +37,7 @@ class Study:
     engine: TrialEngine
     seed: int = 0
     first: Sequence[Candidate] = field(default=())
+    measured: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         if not isinstance(self.space, Space):

@@ -22,8 +22,9 @@ _FORMAT = "meshwright trials, version 1"
 
 
 def header_of(study: Study) -> dict[str, Any]:
-    """What decides which candidates are tried, as plain data."""
+    """What decides which candidates are tried, and their figures, as plain data."""
     return {
+        **study.measured,
         "format": _FORMAT,
         "space": study.space.plain(),
         "objectives": dict(study.goals.objectives),
