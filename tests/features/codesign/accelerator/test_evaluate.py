@@ -214,3 +214,16 @@ def test_a_program_beyond_the_main_memory_is_refused():
     small = DESIGN.changed(dram_channel_bytes=1024, dram_channels=1, global_bytes=0)
     with pytest.raises(AcceleratorError, match=r"main memory lacks \d+ bytes"):
         acc.evaluate(small, chain, args)
+
+
+@pytest.mark.parametrize(("fn", "args", "most"), [
+    (lambda t, i: t[i], (shaped(50000, 64), shaped(32, dtype=jnp.int32)), 16 * 32 * 64),
+    (lambda c, x, i: jax.lax.dynamic_update_slice(c, x, (i, 0)),
+     (shaped(8192, 128), shaped(1, 128), shaped(dtype=jnp.int32)), 8 * 128),
+    (lambda c: 2 * c[3:5], (shaped(8192, 128),), 8 * 2 * 128),
+    (lambda c, x: jax.lax.fori_loop(0, 24, lambda i, x: jnp.tanh(x @ c[i]), x),
+     (shaped(24, 128, 128), shaped(8, 128)), 1.2 * 24 * 2 * (128 * 128 + 2 * 8 * 128)),
+])  # fmt: skip
+def test_of_what_is_read_or_written_in_part_only_the_part_moves(fn, args, most):
+    found = acc.evaluate(acc.Design.load("tpu-v3"), fn, args)
+    assert found.dram_bytes <= most + 64 * 32  # indices and scalars besides

@@ -194,8 +194,13 @@ def _load(
     layer: Layer, mapping: ProductMapping | None, workload: Workload, chip: Accelerator
 ) -> LayerLoad:
     """Seconds of a layer by part, and the bytes of main memory for each of its values."""
-    read = {number: workload.tensors[number].num_bytes for number in layer.reads}
-    written = {number: workload.tensors[number].num_bytes for number in layer.writes}
+    read, written = (
+        {
+            number: workload.tensors[number].num_bytes * layer.shares.get(number, 1.0)
+            for number in side
+        }
+        for side in (layer.reads, layer.writes)
+    )
     flops = layer.vector_flops
     parts = {"launch": chip.launch_s}
     held = 0.0

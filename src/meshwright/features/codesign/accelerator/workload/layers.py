@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,8 +24,8 @@ from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.predict.compilers.xla.shared_passes import PLAIN
 from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.capture.capture import capture
-from meshwright.program.ir import Op, Program, Value, itemsize_bytes
-from meshwright.program.ops import work_of
+from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
+from meshwright.program.ops import Trait, has_trait, work_of
 
 _FUNCTION_FLOPS = 10
 """Operations of a vector unit for an exponential, a root or their like."""
@@ -58,6 +58,8 @@ class Layer:
     reads, writes: positions in `Workload.tensors`.
     left, right: positions of the product's operands among these, or `None`.
     times: executions in one call of the program.
+    shares: of values of which an execution reads or writes only a part, the share: of a
+        table that is read at indices, of an array of which a slice is read or replaced.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Layer:
     left: int | None = None
     right: int | None = None
     times: int = 1
+    shares: Mapping[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +243,7 @@ class _Reading:
             left=left,
             right=right,
             times=times,
+            shares={self.numbers[v]: share for v, share in shares_of(fusion).items()},
         )
 
     def _sides(self, op: Op, fusion: Fusion) -> tuple[int | None, int | None]:
@@ -260,6 +264,30 @@ class _Reading:
         base = "/".join(scope) or str(op.source) or op.kind
         count = self.names[base] = self.names.get(base, 0) + 1
         return base if count == 1 else f"{base} ({count})"
+
+
+def shares_of(fusion: Fusion) -> dict[Value, float]:
+    """Of values that a fusion reads or writes only in part, the share of their elements.
+
+    As in `accessed_values` of `predict`, an array that is updated in place is not read.
+    """
+    root, shares = fusion.root, fusion.shares
+    update = fusion.update
+    if has_trait(root.kind, Trait.READS_AT_INDEX):
+        table = root.operands[0]
+        if isinstance(table, Value) and table in fusion.reads:
+            shares[table] = _share(root.results[0], table)
+    elif update is None and root.kind == "dynamic_update_slice":
+        update = root.operands[1]
+    if update is not None and fusion.in_place is not None:
+        shares |= {value: _share(update, value) for value in fusion.writes}
+        shares[fusion.in_place] = 0.0
+    return shares
+
+
+def _share(part: Atom, whole: Value) -> float:
+    size = math.prod(whole.shape)
+    return min(1.0, math.prod(part.shape) / size) if size else 1.0
 
 
 def _flops(fusions: Sequence[Fusion]) -> float:
