@@ -267,7 +267,7 @@ class _Reading:
 
 
 def shares_of(fusion: Fusion) -> dict[Value, float]:
-    """Of values that a fusion reads or writes only in part, the share of their elements.
+    """The share of the elements of each value that a fusion moves only in part.
 
     As in `accessed_values` of `predict`, an array that is updated in place is not read.
     """
