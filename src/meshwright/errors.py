@@ -12,12 +12,16 @@ from typing import Any
 def did_you_mean(name: object, known: collections.abc.Iterable[str]) -> str:
     """The end of an error message that proposes the known name nearest to `name`.
 
-    The text is "" if no known name is near.
+    The text is "" if no known name is near. Names that begin with it are the nearest.
 
     >>> did_you_mean("tpu-v5", ["h100", "tpu-v5e"])
     "; did you mean 'tpu-v5e'?"
+    >>> did_you_mean("a100", ["a100-40g", "v100"])
+    "; did you mean 'a100-40g'?"
     """
-    near = get_close_matches(str(name), list(known), n=1)
+    names = list(known)
+    begun = sorted(each for each in names if name and each.startswith(str(name)))
+    near = begun or get_close_matches(str(name), names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

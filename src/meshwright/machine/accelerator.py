@@ -18,7 +18,7 @@ DRAMS = ("hbm2", "gddr6", "lpddr4", "ddr3")
 NUMBERS = ("int8", "bfloat16", "float16", "float32")
 """Formats of numbers that multipliers take, the cheapest first."""
 
-_MOST_SIDE, _MOST_GLOBAL = 256, 256 << 20
+_MOST_SIDE, _MOST_GLOBAL, _MOST_NODE_NM = 256, 256 << 20, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         for fault in self._faults():
-            raise MachineError(f"[accelerator]: {fault}")
+            raise MachineError(fault)
 
     def _faults(self) -> Iterator[str]:
         """What is wrong with the entries, each as a sentence."""
@@ -83,6 +83,8 @@ class Accelerator:
         ):  # fmt: skip
             if not getattr(self, name) > 0:
                 yield f"{name} is {getattr(self, name):g}; wanted more than 0"
+        if self.node_nm > _MOST_NODE_NM:
+            yield f"node_nm is {self.node_nm:g}; wanted at most {_MOST_NODE_NM}"
         if min(self.l1_bytes) < 0 or sum(self.l1_bytes) == 0:
             yield f"l1_bytes is {self.l1_bytes}; wanted three sizes, not all 0"
         if self.global_bytes > _MOST_GLOBAL:

@@ -104,6 +104,11 @@ def test_a_cost_of_another_type_is_refused():
         plan_of("test_wrong")
     with pytest.raises(RuleError, match="numbers of 0 or more"):
         mw.Cost(flops=-1)
+    with pytest.raises(RuleError, match="is 3; wanted a function of an Op"):
+        mw.rule("ffi_call:test_number", cost=3)
+    mw.rule("ffi_call:test_broken", cost=lambda op: 1 / 0)(lambda op: "ij,jk->ik")
+    with pytest.raises(RuleError, match="test_broken' failed: ZeroDivisionError"):
+        plan_of("test_broken")
 
 
 def test_ops_that_nothing_counts():

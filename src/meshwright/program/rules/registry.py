@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from enum import Enum
 from numbers import Real
 
-from meshwright.errors import RuleError
+from meshwright.errors import MeshwrightError, RuleError
 from meshwright.program.ir import Op
 from meshwright.program.records import fast_frozen
 from meshwright.program.rules.rule import (
@@ -149,7 +149,14 @@ def cost_of(op: Op) -> Cost | None:
     state = _COSTS.get(op.kind)
     if state is None:
         return None
-    cost = state(op)
+    try:
+        cost = state(op)
+    except MeshwrightError:
+        raise
+    except Exception as fault:
+        raise RuleError(
+            f"the cost of {op.kind!r} failed: {type(fault).__name__}: {fault}"
+        ) from fault
     if not isinstance(cost, Cost):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(f"the cost of {op.kind!r} is {cost!r:.60}; wanted a mw.Cost")
     return cost
@@ -213,6 +220,11 @@ def rule(
     if not kinds or not all(isinstance(kind, str) for kind in kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(
             f"a rule is for names of primitives, such as 'sin'; got {kinds}"
+        )
+
+    if cost is not None and not callable(cost):  # pyright: ignore[reportUnnecessaryComparison]
+        raise RuleError(
+            f"the cost of {kinds[0]!r} is {cost!r:.60}; wanted a function of an Op"
         )
 
     def register(fn: RuleFn) -> RuleFn:

@@ -149,3 +149,61 @@ def test_memory_moves_no_less_than_each_operand_once():
 def test_extents_below_one_are_refused(extents):
     with pytest.raises(AcceleratorError, match="wanted 1 or more"):
         acc.map_product(ONE, **extents)
+
+
+@pytest.mark.parametrize("extent", [1.5, float("nan"), "3", None])
+def test_extents_that_are_no_whole_numbers_are_refused(extent):
+    with pytest.raises(AcceleratorError, match="wanted 1 or more, whole"):
+        acc.map_product(ONE, m=extent, n=1, k=1)
+
+
+@pytest.mark.parametrize(("level", "sizes"), [
+    ("L1 buffer for weights", {"l1": "private", "l1_bytes": (4096, 1, 4096)}),
+    ("L1 memory", {"l1": "shared", "l1_bytes": (1, 1, 1)}),
+    ("global memory", {"global_bytes": 8, "global_bytes_per_s": 1e9}),
+])  # fmt: skip
+def test_the_memory_that_is_too_small_is_named_by_its_level(level, sizes):
+    small = acc.Design.load("tpu-v3").changed(pes=(1, 1), **sizes)
+    with pytest.raises(AcceleratorError, match=rf"its {level} lacks \d+ bytes"):
+        acc.map_product(small, m=64, n=64, k=64)
+
+
+def random_design(random):
+    """A design with memories of any size and slow links between them."""
+
+    def size(least, most):
+        return int(np.exp(random.uniform(np.log(least), np.log(most))))
+
+    return acc.Design.load("tpu-v3").changed(
+        pes=(size(1, 40), size(1, 40)),
+        array=(size(1, 128), size(1, 128)),
+        dataflow=str(random.choice(["weight", "output", "input"])),
+        preloads=int(random.integers(2)),
+        number="int8",
+        l1=str(random.choice(["private", "shared"])),
+        l1_bytes=tuple(size(4096, 1 << 20) for _ in range(3)),
+        global_bytes=int(random.choice([0, size(1 << 17, 1 << 28)])),
+        global_bytes_per_s=10 ** random.uniform(9, 13),
+        dram_channel_bytes_per_s=10 ** random.uniform(9, 11),
+    )
+
+
+def test_more_pes_and_larger_memories_never_slow_a_product():
+    random = np.random.default_rng(4)
+    for _ in range(60):
+        design = random_design(random)
+        extents = dict(zip("mnk", random.integers(1, 400, 3).tolist(), strict=True))
+        chip = design.chip
+        before = acc.map_product(design, **extents)
+        for change in (
+            {"pes": (chip.pes[0] + 1, chip.pes[1])},
+            {"pes": (2 * chip.pes[0], chip.pes[1])},
+            {"l1_bytes": tuple(int(1.5 * each) for each in chip.l1_bytes)},
+            {"l2_bytes": 65536},
+            {"global_bytes": min(1 << 28, 2 * chip.global_bytes)},
+        ):
+            after = acc.map_product(design.changed(**change), **extents)
+            slower = after.cycles + after.stall_cycles
+            assert slower <= 1.01 * (before.cycles + before.stall_cycles), (
+                design.chip, change, extents,
+            )  # fmt: skip

@@ -1,12 +1,13 @@
 """Searches for a design: caps, resumption, and the command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from meshwright.codesign import accelerator as acc
-from meshwright.errors import AcceleratorError
+from meshwright.errors import AcceleratorError, SearchError
 from meshwright.features.codesign.accelerator.command import accelerator_command
 from meshwright.features.codesign.accelerator.search.space import (
     design_of,
@@ -111,3 +112,41 @@ def test_logs_are_written_for_each_program(target, tmp_path):
     assert found.exit_code == 0, found.output
     lines = (tmp_path / "logs" / "small.csv").read_text().splitlines()
     assert len(lines) == 21
+
+
+def test_a_journal_of_other_programs_is_refused(target, tmp_path):
+    journal, other = tmp_path / "journal.jsonl", tmp_path / "other.py"
+    other.write_text(Path(target.partition(":")[0]).read_text().replace("256", "192"))
+    acc.search_design([target], trials=3, journal=journal)
+    with pytest.raises(SearchError, match="evaluation, in programs"):
+        acc.search_design(
+            [f"{other}:{target.partition(':')[2]}"], trials=3, journal=journal
+        )
+    with pytest.raises(SearchError, match="evaluation, in baseline"):
+        acc.search_design(
+            [target], trials=3, journal=journal, base=acc.Design.load("tpu-v4i")
+        )
+
+
+def test_a_program_that_no_design_runs_says_why(tmp_path):
+    same = tmp_path / "same.py"
+    same.write_text(
+        "import jax\n\ndef model():\n"
+        "    return (lambda x: x), (jax.ShapeDtypeStruct((3,), 'float32'),)\n"
+    )
+    with pytest.raises(AcceleratorError, match="computes nothing"):
+        acc.search_design([f"{same}:model"], trials=3)
+
+
+def test_a_log_of_another_program_is_left_alone(target, tmp_path):
+    place, name = target.split(":")
+    other = tmp_path / "other.py"
+    other.write_text(Path(place).read_text().replace("256", "192"))
+    args = ["log", "--designs", "3", "--out", str(tmp_path / "logs")]
+    assert run(*args, target, f"{other}:{name}").exit_code != 0
+    assert not list((tmp_path / "logs").glob("*.csv"))
+    assert run(*args, target).exit_code == 0
+    before = {path: path.read_text() for path in (tmp_path / "logs").iterdir()}
+    refused = run(*args, f"{other}:{name}")
+    assert "is the log of another program" in str(refused.exception)
+    assert before == {path: path.read_text() for path in (tmp_path / "logs").iterdir()}

@@ -94,8 +94,17 @@ class Front:
         most, count = reasons.most_common(1)[0]
         return (
             f"none of {len(self.trials)} trials is feasible; "
-            f"{count} of them failed for: {most}"
+            f"{count} of them failed for: {most}{self._nearest(most)}"
         )
+
+    def _nearest(self, violated: str) -> str:
+        """The value nearest to a limit that trials violate; "" for another reason."""
+        measured = [trial.values for trial in self.trials if not trial.reason]
+        if not any(violated in self.goals.violations(values) for values in measured):
+            return ""
+        name, sign, _ = violated.rsplit(" ", 2)
+        nearest = min if sign == "<=" else max
+        return f" (the nearest is {nearest(float(v[name]) for v in measured):.3g})"
 
     def costs_of(self, values: Mapping[str, float]) -> Floats:
         """A point given by objectives as costs; fails if one is missing."""

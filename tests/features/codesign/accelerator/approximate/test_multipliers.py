@@ -80,6 +80,10 @@ def test_sums_are_those_of_a_loop_in_plain_python(signed):
         assert acc.approximate_dot(x[0], w[:, 0], made) == wanted[0][0]
     with pytest.raises(AcceleratorError, match="wanted"):
         acc.approximate_dot(x.astype(np.int32), w, made)
+    with pytest.raises(AcceleratorError, match=r"is no acc\.Multiplier"):
+        acc.approximate_dot(x, w, "mitchell")
+    empty = acc.approximate_dot(np.zeros((2, 0), dtype), np.zeros((0, 3), dtype), made)
+    assert empty.tolist() == [[0, 0, 0], [0, 0, 0]]
     with pytest.raises(AcceleratorError, match=r"wanted x \[..., K\]"):
         acc.approximate_dot(x, w[1:], made)
 

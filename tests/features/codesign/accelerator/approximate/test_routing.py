@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from meshwright.codesign import accelerator as acc
-from meshwright.errors import AcceleratorError
+from meshwright.errors import AcceleratorError, SearchError
 from meshwright.features.codesign.accelerator.approximate.chip import RoutedChip
 from meshwright.features.codesign.accelerator.command import accelerator_command
 
@@ -121,3 +121,27 @@ def test_data_without_labels_is_refused(tmp_path):
     result = CliRunner().invoke(accelerator_command, words)
     assert isinstance(result.exception, AcceleratorError)
     assert "wanted" in str(result.exception) or "labels" in str(result.exception)
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"labels": LABELS + 0.5}, "wanted whole numbers"),
+    ({"labels": LABELS + 100}, "wanted 0 to 4"),
+    ({"inputs": INPUTS * np.nan}, "not finite"),
+    ({"weights": [jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), PARAMS)]},
+     "wanted arrays"),
+    ({"max_loss": -0.1}, "wanted 0 to 1"),
+    ({"max_loss": float("nan")}, "wanted 0 to 1"),
+])  # fmt: skip
+def test_data_that_means_nothing_is_refused(change, said):
+    given = {"weights": [PARAMS], "inputs": INPUTS, "labels": LABELS} | change
+    with pytest.raises(AcceleratorError, match=said):
+        acc.route(net, trials=1, **given)
+
+
+def test_a_journal_of_other_data_is_refused(tmp_path):
+    kinds = [acc.exact(), acc.broken_array(2)]
+    common = {"multipliers": kinds, "trials": 2, "engine": "random"}
+    common["journal"] = tmp_path / "journal.jsonl"
+    acc.route(net, [PARAMS], INPUTS, LABELS, **common)
+    with pytest.raises(SearchError, match="evaluation, in network"):
+        acc.route(net, [PARAMS], INPUTS[:30], LABELS[:30], **common)

@@ -6,6 +6,7 @@ summed over.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,17 @@ def approximate_dot(x: Any, w: Any, multiplier: Multiplier) -> NDArray[np.int64]
 
     Both are of int8 for a signed multiplier, and of uint8 for another.
     """
+    if not isinstance(multiplier, Multiplier):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise AcceleratorError(f"{multiplier!r:.60} is no acc.Multiplier")
     codes = [_codes(each, multiplier) for each in (x, w)]
     left, right = codes
     if left.ndim == 0 or right.ndim == 0 or left.shape[-1] != right.shape[0]:
         raise AcceleratorError(
             f"shapes {left.shape} and {right.shape}; wanted x [..., K] and w [K, ...]"
         )
-    rows = left.reshape(-1, left.shape[-1])
-    columns = right.reshape(right.shape[0], -1)
+    summed = right.shape[0]
+    rows = left.reshape(math.prod(left.shape[:-1]), summed)
+    columns = right.reshape(summed, math.prod(right.shape[1:]))
     sums = batched_sums(rows.T[None], columns[None], multiplier.products)
     return sums[0].T.reshape(left.shape[:-1] + right.shape[1:])
 

@@ -12,6 +12,7 @@ path in adders and multiplexers, as a share of the exact array's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,8 +114,10 @@ LIBRARY: dict[str, Callable[[bool], Multiplier]] = {
 
 
 def _check(name: str, value: int, most: int) -> None:
-    if not 0 <= value <= most:
-        raise AcceleratorError(f"{name} is {value}; wanted 0 to {most}")
+    if not (isinstance(value, Integral) and 0 <= value <= most):
+        raise AcceleratorError(
+            f"{name} is {value!r}; wanted 0 to {most}, a whole number"
+        )
 
 
 def _products_of_cells(kept: NDArray[np.bool_], signed: bool) -> NDArray[np.int64]:

@@ -171,7 +171,9 @@ def _whole(table: Any, name: str) -> NDArray[np.int64]:
         raise AcceleratorError(
             f"{name}: numbers of type {found.dtype}; wanted integers"
         )
-    if found.dtype.kind == "f" and not (np.isfinite(found) & (found % 1 == 0)).all():
+    if found.dtype.kind == "f" and not (
+        np.isfinite(found).all() and (found % 1 == 0).all()
+    ):
         raise AcceleratorError(f"{name}: the table has numbers that are not whole")
     if found.size and max(abs(float(found.min())), abs(float(found.max()))) > 2**31:
         worst = max(found.min(), found.max(), key=abs)

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from meshwright.features.codesign.accelerator.mapping.product import ArrayProduct
-from meshwright.features.codesign.accelerator.workload.layers import (
+from meshwright.features.codesign.accelerator.workload.products import (
     CONVOLUTION,
     product_of,
 )

@@ -17,7 +17,7 @@ from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.approximate.dots import batched_sums
 from meshwright.features.codesign.accelerator.approximate.multiplier import Multiplier
 from meshwright.features.codesign.accelerator.approximate.products import NetworkProduct
-from meshwright.features.codesign.accelerator.workload.layers import CONVOLUTION
+from meshwright.features.codesign.accelerator.workload.products import CONVOLUTION
 from meshwright.features.codesign.nas.rewriting.network import (
     ModelProgram,
     capture_network,
@@ -79,6 +79,10 @@ class QuantisedNetwork:
         shape = jax.ShapeDtypeStruct((batch, *inputs.shape[1:]), inputs.dtype)
         self.network = capture_network(lambda p, x: fn(*p, x), tuple(weights), shape)
         leaves = jax.tree.leaves(tuple(weights))
+        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+            raise AcceleratorError(
+                "a weight is a shape alone; wanted arrays with the network's numbers"
+            )
         self.weights = self.network.initial(leaves, jax.random.key(0))
         self.signed, self.batch = signed, batch
         self.products = tuple(_products(self.network))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,8 @@ def route(  # noqa: PLR0913  an option each
         of `search.trials.ENGINES`. journal: file of the trials, to go on with.
     """
     inputs, labels = _checked(inputs, labels)
+    if not 0 <= max_loss <= 1:
+        raise AcceleratorError(f"max_loss is {max_loss}; wanted 0 to 1")
     kinds = tuple(multipliers or (make(True) for make in LIBRARY.values()))
     network = QuantisedNetwork(fn, weights, inputs, kinds[0].signed)
     batch = jax.ShapeDtypeStruct((network.batch, *inputs.shape[1:]), inputs.dtype)
@@ -177,7 +180,13 @@ class _Judge:
         self.kinds = {multiplier.name: multiplier for multiplier in kinds}
         self.inputs, self.labels = inputs, labels
         self.plain = [kinds[0]] * len(network.products)
-        self.exact = network(inputs, self.plain).argmax(-1)
+        scores = network(inputs, self.plain)
+        if labels.min() < 0 or labels.max() >= scores.shape[-1]:
+            raise AcceleratorError(
+                f"labels from {labels.min()} to {labels.max()} for scores of "
+                f"{scores.shape[-1]} classes; wanted 0 to {scores.shape[-1] - 1}"
+            )
+        self.exact = scores.argmax(-1)
         self.exact_accuracy = float((self.exact == labels).mean())
 
     def routing(self, candidate: Mapping[str, str]) -> tuple[Multiplier, ...]:
@@ -197,6 +206,15 @@ class _Judge:
             "area": figures.area,
             "time": figures.time,
         }
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What tells the network, its tables and its inputs from others."""
+        found = hashlib.sha256(repr(self.chip.design.chip).encode())
+        tables = [multiplier.table for multiplier in self.kinds.values()]
+        for array in (self.inputs, self.labels, *self.network.weights, *tables):
+            found.update(np.ascontiguousarray(array).tobytes())
+        return {"network": found.hexdigest()[:16]}
 
     def losses_alone(self) -> list[list[float]]:
         """Share of inputs [L, A] that change class if one layer has another multiplier."""
@@ -254,4 +272,8 @@ def _checked(inputs: Any, labels: Any) -> tuple[Any, Any]:
             f"inputs of shape {inputs.shape} and labels of shape {labels.shape}; wanted "
             "[N, ...] and [N], with N of 1 or more"
         )
+    if labels.dtype.kind not in "iu":
+        raise AcceleratorError(f"labels of type {labels.dtype}; wanted whole numbers")
+    if inputs.dtype.kind == "f" and not np.isfinite(inputs).all():
+        raise AcceleratorError("inputs have numbers that are not finite")
     return inputs, labels

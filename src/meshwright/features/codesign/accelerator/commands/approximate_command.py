@@ -34,10 +34,11 @@ def approximate_command(  # noqa: PLR0913  an option each
         Path | None, Option(help="folder of NAME.npy and NAME.toml; default: library")
     ] = None,
     design: Annotated[
-        str, Option(help="TOML with [accelerator], or a preset")
+        str, Option(help="TOML with a table accelerator, or a preset")
     ] = "tpu-v3",
     max_loss: Annotated[
-        float, Option("--max-loss", help="loss of accuracy that is allowed: 0.01")
+        float,
+        Option("--max-loss", min=0, max=1, help="loss of accuracy allowed: 0.01"),
     ] = 0.0,
     trials: Annotated[int, Option("--trials", min=1, help="routings to try")] = 300,
     engine: Annotated[

@@ -14,7 +14,9 @@ from meshwright.features.codesign.accelerator.workload.layers import (
 
 DesignText = Annotated[
     str,
-    Argument(metavar="DESIGN", help="TOML with [accelerator], or a preset: tpu-v4i"),
+    Argument(
+        metavar="DESIGN", help="TOML with a table accelerator, or a preset: tpu-v4i"
+    ),
 ]
 TargetTexts = Annotated[
     list[str],

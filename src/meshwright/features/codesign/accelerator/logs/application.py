@@ -79,5 +79,8 @@ def write_application(path: Path, figures: Mapping[str, float]) -> None:
 def read_application(path: Path) -> dict[str, float]:
     """The figures of an application from the file that `write_application` wrote."""
     text = read_text(path, AcceleratorError, "an application")
-    described: _Description = _FRAME.read(_Description, text)
+    try:
+        described: _Description = _FRAME.read(_Description, text)
+    except AcceleratorError as fault:
+        raise AcceleratorError(f"{path}: {fault}") from None
     return described.figures

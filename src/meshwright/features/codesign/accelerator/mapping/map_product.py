@@ -1,6 +1,7 @@
 """`map_product`: the best mapping of one product given by its extents."""
 
 from dataclasses import replace
+from numbers import Integral
 
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.design.design import ITEMSIZE, Design
@@ -27,11 +28,11 @@ def map_product(
     894
     """
     for name, extent in (("m", m), ("n", n), ("k", k), ("batch", batch)):
-        if extent < 1:
-            raise AcceleratorError(f"{name} is {extent}; wanted 1 or more")
+        if not isinstance(extent, Integral) or extent < 1:
+            raise AcceleratorError(f"{name} is {extent!r}; wanted 1 or more, whole")
     chip = design.chip
     if dataflow:
         chip = replace(chip, dataflow=DATAFLOW_NAMES.get(dataflow, dataflow))
-    extents = Extents(batch, m, n, k)
+    extents = Extents(int(batch), int(m), int(n), int(k))
     product = ArrayProduct.of(extents, ITEMSIZE[chip.number], is_fixed=True)
     return require(map_to(product, chip), f"a product of {m} x {k} by {k} x {n}")

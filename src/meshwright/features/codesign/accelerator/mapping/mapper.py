@@ -22,12 +22,17 @@ from meshwright.features.codesign.accelerator.mapping.product import (
 )
 from meshwright.features.codesign.accelerator.mapping.tiled_cycles import array_run
 from meshwright.features.codesign.accelerator.mapping.tiles import (
-    BUFFERS,
     LoopTiling,
     Misfit,
     Pace,
     Sizes,
     best_tiling,
+)
+from meshwright.features.codesign.accelerator.mapping.traffic import (
+    array_bytes,
+    inside_bytes,
+    part_of,
+    shares_of,
 )
 from meshwright.machine import Accelerator
 
@@ -63,7 +68,7 @@ def require(mapping: ProductMapping | Misfit, op: str) -> ProductMapping:
     """The mapping; raises `AcceleratorError` if the design cannot run the op."""
     if isinstance(mapping, Misfit):
         raise AcceleratorError(
-            f"the design cannot run {op}: its buffer for {mapping.buffer} lacks "
+            f"the design cannot run {op}: its {mapping.buffer} lacks "
             f"{mapping.lacks_bytes} bytes for the smallest tile"
         )
     return mapping
@@ -108,7 +113,7 @@ def _best_tiles(part: _Part) -> ProductMapping | Misfit:
     for share in _MODERATE_SHARES:
         outer = _outer_tiling(part, share)
         if isinstance(outer, Misfit):
-            return outer
+            return replace(outer, buffer=f"global {outer.buffer}")
         found = _mapping(part, outer)
         if isinstance(best, ProductMapping) and isinstance(found, ProductMapping):
             best = min(best, found, key=lambda each: _merit(each, part.chip))
@@ -165,12 +170,36 @@ def _sizes(product: ArrayProduct) -> Sizes:
 
 
 def _mapping(part: _Part, outer: LoopTiling | None) -> ProductMapping | Misfit:
+    """The best mapping with these tiles in the global memory.
+
+    An operand that a PE holds whole stays from tile to tile, which the search for tiles of
+    one PE does not see. Where PEs wait for the global memory, such tiles are tried, too.
+    """
+    first = _with_inner(part, outer, least_tile(part.chip))
+    if isinstance(first, Misfit) or outer is None:
+        return first
+    if not _waits_inside(first, part.chip):
+        return first
+    m, n, k = part_of(outer.tile, part.split)
+    a, b, c = least_tile(part.chip)
+    found = [first]
+    for least in ((m, b, k), (a, n, k), (m, n, c), (m, n, k)):
+        other = _with_inner(part, outer, least)
+        if isinstance(other, ProductMapping):
+            found.append(other)
+    return min(found, key=lambda each: _merit(each, part.chip))
+
+
+def _with_inner(
+    part: _Part, outer: LoopTiling | None, least: tuple[int, int, int]
+) -> ProductMapping | Misfit:
+    """The mapping with the best tiles of one PE that are no smaller than `least`."""
     product, chip, split = part.product, part.chip, part.split
     batch, sizes = product.extents.batch, _sizes(product)
-    inner = _inner_tiling(part, sizes, outer)
+    inner = _inner_tiling(part, sizes, outer, least)
     if isinstance(inner, Misfit):
-        return inner
-    inside = _inside_bytes(sizes, outer, inner, split, batch)
+        return replace(inner, buffer=f"L1 {inner.buffer}")
+    inside = inside_bytes(sizes, outer, inner, split, batch)
     outside = inside if outer is None else [b * batch for b in outer.bytes]
     traffic = {"dram": math.fsum(outside)}
     tilings = {"l1": inner}
@@ -178,7 +207,7 @@ def _mapping(part: _Part, outer: LoopTiling | None) -> ProductMapping | Misfit:
         traffic["global"] = math.fsum(inside)
         tilings = {"global": outer, "l1": inner}
     run = array_run(product.extents, split, chip, tuple(tilings.values()))
-    traffic["l1"] = _array_bytes(product, chip, split, run.loads)
+    traffic["l1"] = array_bytes(product, chip, split, run.loads)
     seconds = max(
         traffic["dram"] / chip.dram_bytes_per_s,
         traffic.get("global", 0.0) / (chip.global_bytes_per_s or math.inf),
@@ -198,12 +227,15 @@ def _mapping(part: _Part, outer: LoopTiling | None) -> ProductMapping | Misfit:
 
 
 def _inner_tiling(
-    part: _Part, sizes: Sizes, outer: LoopTiling | None
+    part: _Part,
+    sizes: Sizes,
+    outer: LoopTiling | None,
+    least: tuple[int, int, int],
 ) -> LoopTiling | Misfit:
     """Tiles in the memories of one PE, which computes a part of a tile of the chip."""
-    chip, split = part.chip, part.split
+    chip = part.chip
     tile = sizes.dims if outer is None else outer.tile
-    whole = (-(-tile[0] // split.m), -(-tile[1] // split.n), tile[2])
+    whole = part_of(tile, part.split)
     m, n, k = (p / d for p, d in zip(whole, sizes.dims, strict=True))
     inputs, weights, outputs, sums = sizes.bytes
     is_whole_k = tile[2] >= sizes.dims[2]
@@ -213,49 +245,25 @@ def _inner_tiling(
         (outputs if is_whole_k else sums) * m * n,
         sums * m * n,
     )
-    least = least_tile(chip)
     # An array that keeps no sums adds those of its next fold in the PE's memory.
-    adds_there = chip.dataflow != "output" and sizes.dims[2] > least[2]
+    adds_there = chip.dataflow != "output" and sizes.dims[2] > least_tile(chip)[2]
     seen = Sizes(whole, scaled, sizes.halo, sizes.row_m, adds_there)
-    return best_tiling(seen, _l1_room(chip), least, _inner_pace(part))
+    return best_tiling(seen, _l1_room(chip), least, _inner_pace(part, tile))
 
 
-def _inner_pace(part: _Part) -> Pace:
+def _inner_pace(part: _Part, tile: tuple[int, int, int]) -> Pace:
     """The pace of one PE that waits for the memory above its own, and for no other.
 
     What main memory takes may stay on the chip, and does not count.
 
-    PEs that divide n read the same inputs, and PEs that divide m the same weights.
+    tile: of the whole chip.
     """
     chip, split = part.chip, part.split
     rate = chip.global_bytes_per_s if chip.global_bytes else chip.dram_bytes_per_s
     each = split.batch * chip.clock_hz / rate
-    costs = (each * split.m, each * split.n, each * split.m * split.n)
+    inputs, weights, sums, _ = (each * share for share in shares_of(tile, split))
+    costs = (inputs, weights, sums)
     return replace(_pace(chip), cycles_per_byte=costs)
-
-
-def _inside_bytes(
-    sizes: Sizes, outer: LoopTiling | None, inner: LoopTiling, split: Split, batch: int
-) -> list[float]:
-    """Bytes that all PEs take from the memory above theirs, and give to it.
-
-    PEs that divide n read the same inputs, and PEs that divide m the same weights; one read
-    serves them all. What a PE holds whole of a tile stays while the tile does.
-    """
-    parts = (split.m, split.n, split.m * split.n, split.m * split.n)
-    if outer is None:
-        return [b * p * batch for b, p in zip(inner.bytes, parts, strict=True)]
-    tiles = math.prod(n / t for n, t in zip(sizes.dims, outer.tile, strict=True))
-    part = (-(-outer.tile[0] // split.m), -(-outer.tile[1] // split.n), outer.tile[2])
-    is_whole = [t >= p for t, p in zip(inner.tile, part, strict=True)]
-    held = (is_whole[0] and is_whole[2], is_whole[2] and is_whole[1])
-    held = (*held, is_whole[0] and is_whole[1])
-    kept = [w or inner.kept == name for w, name in zip(held, BUFFERS, strict=True)]
-    kept.append(kept[2])
-    return [
-        batch * (o if is_kept else i * p * tiles)
-        for o, i, p, is_kept in zip(outer.bytes, inner.bytes, parts, kept, strict=True)
-    ]
 
 
 def _l1_room(chip: Accelerator) -> tuple[float, ...]:
@@ -268,29 +276,3 @@ def _l1_room(chip: Accelerator) -> tuple[float, ...]:
         return (total,)
     share = 1 + chip.l2_bytes / sum(chip.l1_bytes)
     return tuple(size * share for size in chip.l1_bytes)
-
-
-def _array_bytes(
-    product: ArrayProduct, chip: Accelerator, split: Split, loads: float
-) -> float:
-    """Bytes that arrays exchange with the first memories; the first fold reads no sums.
-
-    loads: how often an array takes in what stays.
-    """
-    e = product.extents
-    part, pes = e.divided(split), split.batch * split.m * split.n
-    rows, columns = chip.array
-    m, n, k = part.m, part.n, part.k
-    itemsize = product.input_bytes / max(1, e.batch * e.m * e.k)
-    width = product.weight_bytes / max(1, e.batch * e.n * e.k)
-    itemsize = max(itemsize, width)  # a convolution's windows overlap in its input
-    if chip.dataflow == "output":
-        read = m * k * -(-n // columns) + k * n * -(-m // rows)
-        sums = m * n * (2 * loads - 1)
-    elif chip.dataflow == "input":
-        read = m * k * loads + k * n * -(-m // columns)
-        sums = m * n * (2 * -(-k // rows) - 1)
-    else:
-        read = k * n * loads + m * k * -(-n // columns)
-        sums = m * n * (2 * -(-k // rows) - 1)
-    return pes * part.batch * (read * itemsize + sums * SUM_BYTES)

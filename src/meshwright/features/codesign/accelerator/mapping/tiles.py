@@ -183,7 +183,7 @@ def _misfit(held: Floats, limits: Floats) -> Misfit | None:
         return Misfit("memory", math.ceil(lacks)) if lacks > 0 else None
     for name, size, limit in zip(BUFFERS, held, limits, strict=True):
         if size > limit:
-            return Misfit(name, math.ceil(size - limit))
+            return Misfit(f"buffer for {name}", math.ceil(size - limit))
     return None
 
 

@@ -96,6 +96,10 @@ class TrainingSet:
         return _context(log, self.context_names, self.context_scales)
 
 
+def _skipped(log: ApplicationLog) -> str:
+    return f"; {log.num_skipped} corrupt rows were skipped" if log.num_skipped else ""
+
+
 def make_training_set(logs: Sequence[ApplicationLog], seed: int) -> TrainingSet:
     """Logs of one or more applications, a random share of each held out."""
     for log in logs:
@@ -104,7 +108,7 @@ def make_training_set(logs: Sequence[ApplicationLog], seed: int) -> TrainingSet:
             raise AcceleratorError(
                 f"the logs of {log.name} have {feasible or 'no'} feasible designs within "
                 f"the caps; learning needs at least {LEAST_FEASIBLE}: log more designs, or "
-                "raise the cap"
+                f"raise the cap{_skipped(log)}"
             )
     names = _shared_context(logs)
     figures = np.array([[log.context[n] for n in names] for log in logs], np.float64)

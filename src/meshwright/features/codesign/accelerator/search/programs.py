@@ -43,6 +43,10 @@ class TracedTargets:
             self.known[batch] = tuple(_traced(text, batch) for text in self.targets)
         return self.known[batch]
 
+    def digests(self) -> list[str]:
+        """A short text for each program that tells it from others, whatever its lines."""
+        return [workload.digest for workload in self.at(1)]
+
     def __getstate__(self) -> tuple[Sequence[str]]:
         return (self.targets,)
 

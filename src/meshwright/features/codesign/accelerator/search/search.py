@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -85,6 +86,7 @@ def search_design(  # noqa: PLR0913  an option each
         space = replace(space, where=worth.is_within)
     known = known_designs(base, programs.has_batch)
     first = [candidate for candidate in known if worth.is_within(candidate)]
+    worth.rate_base()
     study = Study(space, goals, find_engine(engine), seed, first)
     front = run_trials(
         study, worth, trials=trials, journal=journal, workers=workers,
@@ -108,12 +110,16 @@ def _share_within(space: Space, worth: Worth, seed: int) -> float:
 
 
 def _why_none(front: Front, limits: dict[str, float]) -> str:
-    """Why no design was found: for each cap, the least that any trial needs."""
+    """Why no design was found: the least that any needs of each cap, and what failed."""
+    measured = [trial.values for trial in front.trials if trial.values]
+    reasons = Counter(trial.reason for trial in front.trials if not trial.values)
+    failed = [f"{n} failed with: {reason}" for reason, n in reasons.most_common(1)]
+    if not measured:
+        return f"none of {len(front.trials)} designs runs; {'; '.join(failed)}"
     needed = [
-        f"{name} {cap:g} (the least of {len(front.trials)} trials is {least:.3g})"
+        f"{name} {cap:g} (the least of {len(front.trials)} trials is "
+        f"{min(values[name] for values in measured):.3g})"
         for name, cap in limits.items()
-        for least in [
-            min((t.values[name] for t in front.trials if t.values), default=0)
-        ]
     ]
-    return f"no design keeps {' and '.join(needed)}; raise the caps or the trials"
+    kept = f"no design keeps {' and '.join(needed)}; raise the caps or the trials"
+    return "; ".join([kept, *failed])

@@ -44,8 +44,8 @@ class Worth:
     def identity(self) -> dict[str, Any]:
         """The conditions of the figures, besides the candidate and the caps."""
         return {
-            "targets": list(self.programs.targets),
-            "base": self.base.to_toml(),
+            "programs": self.programs.digests(),
+            "baseline": self.base.to_toml(),
             "is_fused": self.is_fused,
         }
 
@@ -70,11 +70,12 @@ class Worth:
         if not self._keeps_caps(design):
             return _figures(0.0, 0.0, math.inf, area, tdp)
         rates, joules = self._rates(design, (design.chip.batch,))
-        gains = [r / b for r, b in zip(rates, self._base_rates(), strict=True)]
+        gains = [r / b for r, b in zip(rates, self.rate_base(), strict=True)]
         perf = math.exp(math.fsum(map(math.log, gains)) / len(gains))
         return _figures(perf, perf * self.base.tdp_w / tdp, joules, area, tdp)
 
-    def _base_rates(self) -> tuple[float, ...]:
+    def rate_base(self) -> tuple[float, ...]:
+        """Examples a second of each program on the baseline; fails if it cannot run one."""
         if not self.base_rates:
             batches = _BASE_BATCHES if self.programs.has_batch else (1,)
             self.base_rates, _ = self._rates(self.base, batches)

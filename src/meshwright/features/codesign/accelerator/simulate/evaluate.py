@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.cost.figures import (
     DYNAMIC_FACTOR,
     LEAKAGE_W_PER_MM2,
@@ -140,6 +141,7 @@ def evaluate_workload(
     """Time, energy and power of a workload, in the design's number format."""
     chip = design.chip
     workload = workload.in_format(ITEMSIZE[chip.number])
+    _require_room(workload, chip)
     mapped = [_mapped(layer, chip) for layer in workload.layers]
     loads = tuple(
         _load(layer, mapping, workload, chip)
@@ -152,6 +154,26 @@ def evaluate_workload(
         for layer, mapping, load in zip(workload.layers, mapped, loads, strict=True)
     )
     return Evaluation(design, workload, layers, residency)
+
+
+def _require_room(workload: Workload, chip: Accelerator) -> None:
+    """Fail if weights, with the other values of any one layer, exceed all memory."""
+    values = [
+        math.fsum(
+            value.num_bytes
+            for number in {*layer.reads, *layer.writes}
+            for value in [workload.tensors[number]]
+            if not value.is_weight
+        )
+        for layer in workload.layers
+    ]
+    needed = workload.weight_bytes + max(values, default=0.0)
+    lacks = math.ceil(needed - chip.dram_bytes - chip.global_bytes)
+    if lacks > 0:
+        raise AcceleratorError(
+            f"the design cannot hold {workload.name or 'the program'}: its main memory "
+            f"lacks {lacks} bytes for the weights and the values of the largest layer"
+        )
 
 
 def _mapped(layer: Layer, chip: Accelerator) -> ProductMapping | None:
@@ -172,8 +194,13 @@ def _load(
     layer: Layer, mapping: ProductMapping | None, workload: Workload, chip: Accelerator
 ) -> LayerLoad:
     """Seconds of a layer by part, and the bytes of main memory for each of its values."""
-    read = {number: workload.tensors[number].num_bytes for number in layer.reads}
-    written = {number: workload.tensors[number].num_bytes for number in layer.writes}
+    read, written = (
+        {
+            number: workload.tensors[number].num_bytes * layer.shares.get(number, 1.0)
+            for number in side
+        }
+        for side in (layer.reads, layer.writes)
+    )
     flops = layer.vector_flops
     parts = {"launch": chip.launch_s}
     held = 0.0

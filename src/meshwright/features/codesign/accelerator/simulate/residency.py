@@ -7,8 +7,8 @@ et al., ASPLOS 2022, states it per op; here a value stays for its whole life, an
 counted at every layer.)
 
 A layer's time is the least number that is no less than each part, and the part of main
-memory is linear in the choices. So the program has one 0-1 variable for each group of
-values and one number for each layer, and HiGHS solves it. As an `Assignment` it would need
+memory is linear in the choices. So the program has one 0-1 variable for each value and
+one number for each layer, and HiGHS solves it. As an `Assignment` it would need
 a choice for every subset of a layer's values.
 """
 
@@ -74,10 +74,10 @@ class Residency:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """Values that the same layers use, and that live equally long."""
+class _Candidate:
+    """A value that may stay: from the layer that makes it to the last that reads it."""
 
-    tensors: frozenset[int]
+    tensor: int
     num_bytes: float
     life: tuple[int, int]
     layers: tuple[int, ...]
@@ -91,12 +91,16 @@ def fuse(
 ) -> Residency:
     """The values that save the most time while they stay in `room_bytes` of memory."""
     held = max((load.held_bytes for load in loads), default=0.0)
-    groups = _groups(loads, tensors, room_bytes, bytes_per_s) if room_bytes else []
-    if not groups:
+    candidates = (
+        _candidates(loads, tensors, room_bytes, bytes_per_s) if room_bytes else []
+    )
+    if not candidates:
         return Residency(peak_bytes=held)
-    chosen, gap = _solve(loads, groups, room_bytes, bytes_per_s)
-    taken = [group for group, is_taken in zip(groups, chosen, strict=True) if is_taken]
-    resident = frozenset(number for group in taken for number in group.tensors)
+    chosen, gap = _solve(loads, candidates, room_bytes, bytes_per_s)
+    taken = [
+        each for each, is_taken in zip(candidates, chosen, strict=True) if is_taken
+    ]
+    resident = frozenset(each.tensor for each in taken)
     saved_s = sum(
         load.times
         * (load.seconds(frozenset(), bytes_per_s) - load.seconds(resident, bytes_per_s))
@@ -105,13 +109,13 @@ def fuse(
     return Residency(resident, _peak(loads, taken), saved_s, gap)
 
 
-def _groups(
+def _candidates(
     loads: Sequence[LayerLoad],
     tensors: Sequence[LayerValue],
     room_bytes: float,
     bytes_per_s: float,
-) -> list[_Group]:
-    """The groups of values that could save time, and fit."""
+) -> list[_Candidate]:
+    """The values that could save time, and fit."""
     users = defaultdict[int, list[int]](list)
     makers: dict[int, int] = {}
     for i, load in enumerate(loads):
@@ -123,43 +127,36 @@ def _groups(
         load.seconds(frozenset(), bytes_per_s) > max(load.parts_s.values())
         for load in loads
     ]
-    found = defaultdict[tuple[tuple[int, int], tuple[int, ...]], list[int]](list)
+    found: list[_Candidate] = []
     for number, where in users.items():
-        is_weight = tensors[number].is_weight
-        if not is_weight and (number not in makers or len(where) < 2):
+        value = tensors[number]
+        if not value.is_weight and (number not in makers or len(where) < 2):
             continue  # it comes from outside, or leaves the program
         if any(gains[i] for i in where):
-            life = (0, len(loads)) if is_weight else (min(where), max(where) + 1)
-            found[life, tuple(where)].append(number)
-    groups = [
-        _Group(frozenset(numbers), _size(numbers, tensors), life, where)
-        for (life, where), numbers in found.items()
-    ]
-    return [group for group in groups if group.num_bytes <= room_bytes]
-
-
-def _size(numbers: Sequence[int], tensors: Sequence[LayerValue]) -> float:
-    return sum(tensors[n].num_bytes * tensors[n].times for n in numbers)
+            life = (0, len(loads)) if value.is_weight else (min(where), max(where) + 1)
+            size = value.num_bytes * value.times
+            found.append(_Candidate(number, size, life, tuple(where)))
+    return [each for each in found if each.num_bytes <= room_bytes]
 
 
 def _solve(
     loads: Sequence[LayerLoad],
-    groups: Sequence[_Group],
+    candidates: Sequence[_Candidate],
     room_bytes: float,
     bytes_per_s: float,
 ) -> tuple[list[bool], float]:
-    """Whether each group stays, and the gap to the best bound.
+    """Whether each value stays, and the gap to the best bound.
 
-    Variables are the groups, and the seconds of each layer that any of them belongs to.
+    Variables are the values, and the seconds of each layer that uses any of them.
     """
-    layers = sorted({i for group in groups for i in group.layers})
-    count, place = len(groups), {i: n for n, i in enumerate(layers)}
+    layers = sorted({i for each in candidates for i in each.layers})
+    count, place = len(candidates), {i: n for n, i in enumerate(layers)}
     before = np.array([loads[i].dram_bytes(frozenset()) for i in layers]) / bytes_per_s
     unit_s = float(before.mean())  # HiGHS's tolerances are absolute
     saved = sparse.lil_array((len(layers), count))
-    for g, group in enumerate(groups):
-        for i in group.layers:
-            kept = loads[i].dram_bytes(group.tensors) / bytes_per_s
+    for g, each in enumerate(candidates):
+        for i in each.layers:
+            kept = loads[i].dram_bytes(frozenset({each.tensor})) / bytes_per_s
             saved[place[i], g] = (before[place[i]] - kept) / unit_s
     # Time of a layer + what its values save >= its time with main memory.
     longest = _SOLVER.LinearConstraint(
@@ -168,7 +165,7 @@ def _solve(
     )
     floors = [max(loads[i].parts_s.values()) / unit_s for i in layers]
     times = [float(loads[i].times) for i in layers]
-    room = _room(loads, groups, room_bytes, len(layers))
+    room = _room(loads, candidates, room_bytes, len(layers))
     found = _SOLVER.milp(
         np.array([0.0] * count + times),
         integrality=np.array([1] * count + [0] * len(layers)),
@@ -186,7 +183,7 @@ def _solve(
 
 def _room(
     loads: Sequence[LayerLoad],
-    groups: Sequence[_Group],
+    candidates: Sequence[_Candidate],
     room_bytes: float,
     num_layers: int,
 ) -> Any:
@@ -194,23 +191,23 @@ def _room(
     rows: dict[tuple[int, ...], float] = {}
     for i, load in enumerate(loads):
         alive = tuple(
-            g for g, each in enumerate(groups) if each.life[0] <= i < each.life[1]
+            g for g, each in enumerate(candidates) if each.life[0] <= i < each.life[1]
         )
         left = max(0.0, room_bytes - load.held_bytes)
         rows[alive] = min(left, rows.get(alive, room_bytes))
-    use = sparse.lil_array((len(rows), len(groups) + num_layers))
+    use = sparse.lil_array((len(rows), len(candidates) + num_layers))
     for row, alive in enumerate(rows):
         for g in alive:
-            use[row, g] = groups[g].num_bytes / room_bytes
+            use[row, g] = candidates[g].num_bytes / room_bytes
     return _SOLVER.LinearConstraint(
         use.tocsr(), ub=np.array(list(rows.values())) / room_bytes
     )
 
 
-def _peak(loads: Sequence[LayerLoad], taken: Sequence[_Group]) -> float:
+def _peak(loads: Sequence[LayerLoad], taken: Sequence[_Candidate]) -> float:
     """Most bytes in use at any layer."""
     use = [load.held_bytes for load in loads]
-    for group in taken:
-        for i in range(*group.life):
-            use[i] += group.num_bytes
+    for each in taken:
+        for i in range(*each.life):
+            use[i] += each.num_bytes
     return max(use, default=0.0)

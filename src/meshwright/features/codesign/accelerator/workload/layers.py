@@ -6,23 +6,26 @@ product that reads or writes their values.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshwright.features.codesign.accelerator.mapping.folds import Extents
+from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.mapping.product import ArrayProduct
+from meshwright.features.codesign.accelerator.workload.products import (
+    has_product,
+    is_depthwise,
+    product_of,
+)
 from meshwright.predict.compilers.model.compilation import compile_program
 from meshwright.predict.compilers.model.fusion import Fusion
 from meshwright.predict.compilers.xla.shared_passes import PLAIN
-from meshwright.predict.roofline.matrix_unit import product_extents, uses_matrix_unit
 from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.capture.capture import capture
-from meshwright.program.ir import Op, Program, Value, itemsize_bytes
-from meshwright.program.ops import work_of
-
-CONVOLUTION = "conv_general_dilated"
+from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
+from meshwright.program.ops import Trait, has_trait, work_of
 
 _FUNCTION_FLOPS = 10
 """Operations of a vector unit for an exponential, a root or their like."""
@@ -55,6 +58,8 @@ class Layer:
     reads, writes: positions in `Workload.tensors`.
     left, right: positions of the product's operands among these, or `None`.
     times: executions in one call of the program.
+    shares: of values of which an execution reads or writes only a part, the share: of a
+        table that is read at indices, of an array of which a slice is read or replaced.
     """
 
     name: str
@@ -66,6 +71,7 @@ class Layer:
     left: int | None = None
     right: int | None = None
     times: int = 1
+    shares: Mapping[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,13 @@ class Workload:
             tuple(replace(t, num_bytes=t.num_bytes * factor) for t in self.tensors),
             itemsize,
         )
+
+    @property
+    def digest(self) -> str:
+        """A short text that tells the workload from others, whatever its names."""
+        layers = [replace(layer, name="") for layer in self.layers]
+        text = repr((layers, self.tensors, self.itemsize))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def multiply_adds(self) -> float:
@@ -130,6 +143,9 @@ def workload_of(
     reading.note_arguments(compiled.program)
     layers = tuple(reading.layers(compiled.fusions, 1))
     title = name or getattr(fn, "__name__", "")
+    values = {number for layer in layers for number in (*layer.reads, *layer.writes)}
+    if not any(reading.tensors[number].num_bytes for number in values):
+        raise AcceleratorError(f"{title or 'the program'} computes nothing")
     tensors = _without_data(layers, reading.tensors)
     return Workload(title, layers, tensors, reading.itemsize)
 
@@ -208,7 +224,7 @@ class _Reading:
 
     def _layer(self, fusion: Fusion, times: int) -> Layer:
         roots = [part.root for part in fusion.parts]
-        op = next((root for root in roots if _has_product(root)), None)
+        op = next((root for root in roots if has_product(root)), None)
         reads = tuple(dict.fromkeys(self._number(value) for value in fusion.reads))
         writes = tuple(dict.fromkeys(self._number(value) for value in fusion.writes))
         work = fusion.work
@@ -220,13 +236,14 @@ class _Reading:
         return Layer(
             name=self._name(fusion.root),
             product=None if op is None else product_of(op),
-            depthwise_flops=own if op is not None and _is_depthwise(op) else 0.0,
+            depthwise_flops=own if op is not None and is_depthwise(op) else 0.0,
             vector_flops=max(0.0, flops - own),
             reads=reads,
             writes=writes,
             left=left,
             right=right,
             times=times,
+            shares={self.numbers[v]: share for v, share in shares_of(fusion).items()},
         )
 
     def _sides(self, op: Op, fusion: Fusion) -> tuple[int | None, int | None]:
@@ -249,52 +266,29 @@ class _Reading:
         return base if count == 1 else f"{base} ({count})"
 
 
+def shares_of(fusion: Fusion) -> dict[Value, float]:
+    """The share of the elements of each value that a fusion moves only in part.
+
+    As in `accessed_values` of `predict`, an array that is updated in place is not read.
+    """
+    root, shares = fusion.root, fusion.shares
+    update = fusion.update
+    if has_trait(root.kind, Trait.READS_AT_INDEX):
+        table = root.operands[0]
+        if isinstance(table, Value) and table in fusion.reads:
+            shares[table] = _share(root.results[0], table)
+    elif update is None and root.kind == "dynamic_update_slice":
+        update = root.operands[1]
+    if update is not None and fusion.in_place is not None:
+        shares |= {value: _share(update, value) for value in fusion.writes}
+        shares[fusion.in_place] = 0.0
+    return shares
+
+
+def _share(part: Atom, whole: Value) -> float:
+    size = math.prod(whole.shape)
+    return min(1.0, math.prod(part.shape) / size) if size else 1.0
+
+
 def _flops(fusions: Sequence[Fusion]) -> float:
     return sum(fusion.work.flops for fusion in fusions)
-
-
-def _has_product(op: Op) -> bool:
-    return op.kind in ("dot_general", CONVOLUTION) and uses_matrix_unit(op)
-
-
-def product_of(op: Op) -> ArrayProduct:
-    """The product that an array computes for a `dot_general` or a convolution."""
-    sizes = [
-        float(math.prod(v.shape) * itemsize_bytes(v.dtype))
-        for v in (*op.operands[:2], op.results[0])
-    ]
-    if op.kind == "dot_general":
-        left, right, result = sizes
-        return ArrayProduct(Extents(*product_extents(op)), left, right, result)
-    return _convolution(op, sizes)
-
-
-def _convolution(op: Op, sizes: Sequence[float]) -> ArrayProduct:
-    """A convolution as a product: positions x output channels, summed over a window."""
-    params: Mapping[str, Any] = op.params
-    numbers: Any = params["dimension_numbers"]
-    kernel, result = op.operands[1].shape, op.results[0].shape
-    groups = params["feature_group_count"] * params["batch_group_count"]
-    outputs, inputs = (kernel[d] for d in numbers.rhs_spec[:2])
-    taps = math.prod(kernel) // (outputs * inputs)
-    positions = math.prod(result) // outputs
-    halo, row_m = 0.0, 0  # of a convolution without spatial dims
-    if len(numbers.rhs_spec) > 2:
-        reach, stride = kernel[numbers.rhs_spec[2]], params["window_strides"][0]
-        halo = max(0.0, (reach - stride) / stride)
-        row_m = int(math.prod(result[d] for d in numbers.out_spec[3:]))
-    extents = Extents(groups, positions, max(1, outputs // groups), inputs * taps)
-    inside, kernel_bytes, outside = sizes
-    return ArrayProduct(
-        extents, inside, kernel_bytes, outside, halo, row_m, is_fixed=True
-    )
-
-
-def _is_depthwise(op: Op) -> bool:
-    """Whether each group of a convolution has one input channel."""
-    if op.kind != CONVOLUTION:
-        return False
-    numbers: Any = op.params["dimension_numbers"]
-    return op.operands[1].shape[numbers.rhs_spec[1]] == 1 and (
-        op.params["feature_group_count"] > 1
-    )
