@@ -8,6 +8,7 @@ import pytest
 import meshwright as mw
 from meshwright.errors import MachineError
 from meshwright.machine import Gpu, load_machine, parse_machine, preset_names
+from meshwright.machine.measured_chip import machine_toml
 
 MINE = """
 title = "Mine"
@@ -104,6 +105,11 @@ def test_a_file_of_the_user_needs_no_sources(tmp_path):
         ("15e9", "17e9", r"usable_bytes 1.7e\+10 exceeds hbm_bytes"),
         ("= 1e8", "= 1e8\nwindow_bytes = 2e8", "window_bytes 2e.08 exceeds on_chip"),
         ("= 1e8", "= 1e8\nplaced_bytes = 2e8", "placed_bytes 2e.08 exceeds on_chip"),
+        (
+            "= 1e8",
+            "= 1e8\nslowest_share = 1.1",
+            "slowest_share is 1.1; wanted more than",
+        ),
         ("= 1e8", "= 1e8\nwindow_bytes = -1", "window_bytes is -1; wanted 0 or more"),
         ("float32", "float16", r"lacks float32"),
         (
@@ -222,6 +228,20 @@ def test_a_size_that_there_is_not_names_its_neighbours():
         MachineError, match=r"no tpu-v5e has 17 devices; near sizes: .*16"
     ):
         load_machine("tpu-v5e", 17)
+
+
+def test_several_devices_wait_for_the_slowest(tmp_path):
+    one, many = (load_machine("h100", n).chip.efficiency for n in (1, 8))
+    for name in ("product", "attention", "attention_gradient"):
+        assert many[name].share(1e12) == pytest.approx(0.92 * one[name].share(1e12))
+    assert many["memory"] == one["memory"]
+    text = "slowest_share = 0.9\nhbm_bytes ="
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE.replace("hbm_bytes =", text))
+    found = load_machine(path, 4)
+    assert found.chip.efficiency["product"].share(1e9) == 0.9
+    path.write_text(machine_toml(found))
+    assert load_machine(path, 4).chip == found.chip
 
 
 def test_pods_are_joined_by_the_outer_level():

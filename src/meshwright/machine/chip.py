@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from meshwright.errors import MachineError
 
@@ -26,6 +26,10 @@ class Curve:
             raise MachineError(f"sizes of a curve must grow, from above 0; got {sizes}")
         if not all(0 < share <= 1 for _, share in self.points):
             raise MachineError(f"shares of a curve lie in (0, 1]; got {self.points}")
+
+    def scaled(self, factor: float) -> "Curve":
+        """The curve with all shares times a factor."""
+        return Curve(tuple((size, factor * share) for size, share in self.points))
 
     def share(self, size: float) -> float:
         """The share of the peak rate, from 0 to 1, that an op of this size reaches."""
@@ -59,6 +63,9 @@ reach, and that of "memory" where it is not stated.
 "reread" stands for operands that a product reads from main memory more than once.
 """
 
+_COMPUTING = ("attention", "attention_gradient", "convolution", "product")
+"""Classes whose time is that of the matrix unit, and so follows the clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chip:
@@ -85,6 +92,8 @@ class Chip:
         multiprocessors.
     core_bytes_per_s: rate at which one core reads the last cache; 0 if it limits no
         product.
+    slowest_share: share of a typical device's clock that the slowest of several devices
+        has, for which they all wait.
     clock_hz: frequency of the cycles in which the compiler's cost model counts; `None`
         if not known.
     launch_s: least time of an op that is launched by itself.
@@ -111,6 +120,7 @@ class Chip:
     unit: tuple[int, int] = (1, 1)
     num_cores: int = 1
     core_bytes_per_s: float = 0.0
+    slowest_share: float = 1.0
     mean_w: float | None = None
     idle_w: float | None = None
     peak_w: float | None = None
@@ -133,6 +143,10 @@ class Chip:
         for name, rate in rates.items():
             if rate <= 0:
                 raise MachineError(f"{name} is {rate:g}; wanted more than 0")
+        if not 0 < self.slowest_share <= 1:
+            raise MachineError(
+                f"slowest_share is {self.slowest_share:g}; wanted more than 0, at most 1"
+            )
         for name in ("tile", "unit"):
             if min(getattr(self, name)) < 1:
                 raise MachineError(
@@ -165,6 +179,17 @@ class Chip:
         """Peak FLOP/s of the matrix unit in 16 bits; utilisation is relative to it."""
         found = (self.flops_per_s.get(dtype, 0.0) for dtype in ("bfloat16", "float16"))
         return max(found) or self.flops_per_s["float32"]
+
+    def waiting(self) -> "Chip":
+        """One of several such chips, which all wait for the slowest of them."""
+        if self.slowest_share == 1:
+            return self
+        stated = {"product": Curve(((1.0, 1.0),)), **self.efficiency}
+        slowed = {
+            name: curve.scaled(self.slowest_share) if name in _COMPUTING else curve
+            for name, curve in stated.items()
+        }
+        return replace(self, efficiency=slowed, slowest_share=1.0)
 
     def peak_flops_per_s(self, dtype: str) -> float:
         """Peak FLOP/s of the matrix unit for matrix products of a dtype."""

@@ -93,6 +93,8 @@ def parse_machine(
     num_devices = reader.device_count(num_devices, chips, per_chip)
     entries["title"] = entries.get("title") or reader.name
     entries["name"] = reader.name
+    if num_devices > 1:
+        entries["chip"] = entries["chip"].waiting()
     return Machine(
         num_devices=num_devices,
         grid=make_grid(reader.name, levels, num_devices),
