@@ -32,7 +32,14 @@ from meshwright.features.policies.compiler.allocation.train import (
 from meshwright.features.policies.compiler.channel import Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
-from meshwright.features.policies.compiler.driving.spills import recorded_cycles
+from meshwright.features.policies.compiler.driving.object_file import function_bytes
+from meshwright.features.policies.compiler.driving.registers.costs import (
+    FunctionCost,
+    improved,
+)
+from meshwright.features.policies.compiler.driving.registers.spills import (
+    recorded_cycles,
+)
 from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.projects.build import build_with_policy
 from tests.features.policies.compiler.programs import pressed_program
@@ -341,27 +348,68 @@ def test_a_training_goes_on_as_if_it_had_not_ended(
         train_allocation(units, cc, tmp_path / "whole", other)
 
 
-def test_a_build_keeps_objects_with_less_spill_code(
+def test_a_function_is_improved_if_one_cost_is_less_and_none_is_more() -> None:
+    plain = {name: FunctionCost(8.0, 100.0) for name in "abcdef"}
+    other = {
+        "a": FunctionCost(7.0, 100.0),
+        "b": FunctionCost(8.0, 99.0),
+        "c": FunctionCost(7.0, 101.0),
+        "d": FunctionCost(9.0, 99.0),
+        "e": FunctionCost(8.0, 100.0 - 1e-12),
+        "g": FunctionCost(0.0, 0.0),
+    }
+    assert improved(plain, other) == {"a", "b"}
+
+
+def test_a_build_takes_the_functions_that_a_policy_improves(
     cc: ClangCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(2):
-        (tmp_path / f"f{seed}.c").write_text(pressed_program(2, seed))
+        (tmp_path / f"f{seed}.c").write_text(pressed_program(4, seed))
     (tmp_path / "Makefile").write_text(
-        "all: f0.o f1.o\n%.o: %.c\n\t$(CC) -O2 -c -o $@ $<\n"
+        "all: f0.o f1.o\n%.o: %.c\n\t$(CC) -O2 -ffunction-sections -c -o $@ $<\n"
     )
-    policy = drawn_policy("evict", 0.05)
+    policy, flags = drawn_policy("evict", 0.2), ["-O2", "-ffunction-sections"]
     save_policy(policy, tmp_path / "policy.npz")
     monkeypatch.chdir(tmp_path)
     status, sizes = build_with_policy(cc.clang, ["make"], tmp_path / "policy.npz")
     assert status == 0
     assert not [each.fault for each in sizes if each.fault]
+    taken = 0
     for each in sizes:
         source = tmp_path / each.object.replace(".o", ".c")
-        plain = cc.compile(source, ["-O2"], measure_spills=True)
-        made = cc.compile(source, ["-O2"], evict=policy, measure_spills=True)
-        before, after = (sum(x.spill_cycles.values()) for x in (plain, made))
-        assert each.cycles_before == pytest.approx(before)
-        assert each.cycles_after == pytest.approx(min(before, after))
-        kept = plain if after > before else made
-        assert (tmp_path / each.object).read_bytes() == kept.object
+        plain = cc.register_costs(source, flags)
+        made = cc.register_costs(source, flags, evict=policy)
+        chosen = improved(plain, made)
+        taken += len(chosen)
+        assert each.improved == len(chosen)
+        kept = [made[name] if name in chosen else plain[name] for name in plain]
+        assert each.cycles_after == pytest.approx(sum(cost.cycles for cost in kept))
+        assert each.operations_before >= each.operations_after
+        objects = [cc.compile(source, flags, evict=fn).object for fn in (None, policy)]
+        files = [tmp_path / f"{name}.object" for name in ("plain", "policy")]
+        for file, content in zip(files, objects, strict=True):
+            file.write_bytes(content)
+        ours, theirs = map(function_bytes, files)
+        wanted = {name: (theirs if name in chosen else ours)[name] for name in plain}
+        found = function_bytes(tmp_path / each.object)
+        assert {name: found[name] for name in plain} == wanted
+        for file in files:
+            file.unlink()
+    assert 0 < taken < 8
     assert {path.suffix for path in tmp_path.iterdir()} == {".c", ".o", ".npz", ""}
+
+
+def test_a_build_leaves_files_with_debug_information(
+    cc: ClangCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "f.c"
+    source.write_text(pressed_program(8, 0))
+    policy = drawn_policy("evict", 0.2)
+    save_policy(policy, tmp_path / "policy.npz")
+    monkeypatch.chdir(tmp_path)
+    command = ["sh", "-c", "cc -g -O2 -c f.c"]
+    status, (sizes,) = build_with_policy(cc.clang, command, tmp_path / "policy.npz")
+    assert status == 0
+    assert "build without it (--flags=-g0)" in sizes.fault
+    assert (tmp_path / "f.o").read_bytes() == cc.compile("f.c", ["-g", "-O2"]).object

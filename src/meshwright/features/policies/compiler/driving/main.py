@@ -12,6 +12,7 @@ from meshwright.features.policies.compiler.driving.commands import (
     unit_flags,
     unit_name,
 )
+from meshwright.features.policies.compiler.driving.registers.allocating import allocate
 from meshwright.features.policies.compiler.driving.replaying import replay
 from meshwright.features.policies.compiler.driving.settings import PLAIN, Settings
 
@@ -53,8 +54,16 @@ def _record(
     return status
 
 
+def _advise(
+    settings: Settings, call: CompilerCall, command: list[str], source: str
+) -> int:
+    """Compile with a policy, in the way of its kind."""
+    is_weighed = settings.check and settings.decides != "inline"
+    return (allocate if is_weighed else advise)(settings, call, command, source)
+
+
 _MODES: dict[str, Callable[[Settings, CompilerCall, list[str], str], int]] = {
     "record": _record,
     "replay": replay,
-    "advise": advise,
+    "advise": _advise,
 }

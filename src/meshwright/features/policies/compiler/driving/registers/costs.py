@@ -1,0 +1,61 @@
+"""What register allocation costs each function: spill code, and all that it runs."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshwright.features.policies.compiler.driving.registers.operations import (
+    counted_operations,
+    operation_flags,
+)
+from meshwright.features.policies.compiler.driving.registers.spills import (
+    recorded_cycles,
+    spill_flags,
+)
+
+_EQUAL = 1e-9
+"""Share by which two sums of the same addends may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCost:
+    """Costs of one call of a function, by the frequencies of its blocks.
+
+    cycles: modelled cycles of its spill code. operations: micro-operations that it runs.
+    """
+
+    cycles: float
+    operations: float
+
+
+def cost_flags(record: str) -> tuple[str, ...]:
+    """Flags with which clang writes assembler text, and remarks to a file, for costs."""
+    return (*operation_flags(), *spill_flags(record))
+
+
+def function_costs(text: Path, record: Path) -> dict[str, FunctionCost]:
+    """Costs of each function of what these flags made; `ValueError` if they are unknown."""
+    cycles = recorded_cycles(record)
+    operations = counted_operations(os.fsdecode(text.read_bytes()))
+    return {
+        name: FunctionCost(cycles.get(name, 0.0), number)
+        for name, number in operations.items()
+    }
+
+
+def improved(
+    plain: Mapping[str, FunctionCost], other: Mapping[str, FunctionCost]
+) -> frozenset[str]:
+    """Functions of which one cost is less than in the plain code, and none is more."""
+    return frozenset(
+        name for name in plain.keys() & other.keys() if is_less(other[name], plain[name])
+    )
+
+
+def is_less(one: FunctionCost, other: FunctionCost) -> bool:
+    """Whether one cost is less than the other's, and none is more."""
+    pairs = ((one.cycles, other.cycles), (one.operations, other.operations))
+    return all(a <= b * (1 + _EQUAL) for a, b in pairs) and any(
+        a < b * (1 - _EQUAL) for a, b in pairs
+    )
