@@ -20,9 +20,9 @@ from pathlib import Path
 from benchmarks.harness import Options, benchmark, option
 from meshwright.features.policies.compiler.allocation.measured import measured_unit
 from meshwright.features.policies.compiler.allocation.policies import AllocationPolicy
-from meshwright.features.policies.compiler.allocation.spill_change import (
-    FunctionCycles,
-    spill_change,
+from meshwright.features.policies.compiler.allocation.cost_change import (
+    FunctionChange,
+    cost_change,
 )
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
@@ -35,11 +35,11 @@ ROUNDS = 15
 
 def cycles_of(
     compiler: ClangCompiler, policy: AllocationPolicy, unit: Unit, folder: Path
-) -> list[FunctionCycles]:
+) -> list[FunctionChange]:
     """Spill code of each function of a unit that asks for decisions."""
     measured = measured_unit(compiler, unit, policy.kind, policy, folder)
     return [
-        FunctionCycles(unit.project, measured.default.get(name, 0.0), cycles)
+        FunctionChange(unit.project, measured.default.get(name, 0.0), cycles)
         for name, cycles in measured.cycles(compiler, policy.kind, policy).items()
     ]
 
@@ -56,7 +56,7 @@ def print_spills(
         )
         found = [each for members in lists for each in members]
     for name in (*projects, "all"):
-        change = spill_change([each for each in found if name in (each.project, "all")])
+        change = cost_change([each for each in found if name in (each.project, "all")])
         options.note(f"{name} mean", change.mean)
         options.note(f"{name} total", change.total)
         print(

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,11 @@ from meshwright.features.policies.compiler.allocation.policies import (
     save_policy,
     with_weights,
 )
-from meshwright.features.policies.compiler.allocation.spill_change import (
-    FunctionCycles,
-    spill_change,
+from meshwright.features.policies.compiler.allocation.cost_change import (
+    FunctionChange,
+    FunctionCosts,
+    cost_change,
+    cost_changes,
 )
 from meshwright.features.policies.compiler.allocation.train import (
     AllocationPlan,
@@ -182,7 +185,7 @@ def test_a_policy_without_corrections_is_near_clangs_rule(
     assert equal(drawn_policy("evict", 1.0)) <= 2
 
 
-def test_ir_gives_the_spill_code_of_its_source(
+def test_ir_gives_the_costs_of_its_source(
     cc: ClangCompiler, tmp_path: Path
 ) -> None:
     source = tmp_path / "unit.c"
@@ -192,7 +195,9 @@ def test_ir_gives_the_spill_code_of_its_source(
     start = first_policy("evict")
     measured = measured_unit(cc, unit, "evict", start, tmp_path / "code")
     made = cc.compile(source, unit.compile_flags, evict=policy, measure_spills=True)
-    assert measured.cycles(cc, "evict", policy) == made.spill_cycles
+    costs = measured.costs(cc, "evict", policy)
+    assert {name: cost.cycles for name, cost in costs.items()} == made.spill_cycles
+    assert costs == cc.register_costs(source, unit.compile_flags, evict=policy)
     assert measured == measured_unit(cc, unit, "evict", start, tmp_path / "code")
 
 
@@ -281,16 +286,27 @@ def test_a_change_has_its_sign_and_interval() -> None:
     default = draw.exponential(20, 400)
     ratios = draw.normal(0.95, 0.1, 400)
     functions = [
-        FunctionCycles("p", float(d), float(d * r))
+        FunctionChange("p", float(d), float(d * r))
         for d, r in zip(default, ratios, strict=True)
     ]
-    change = spill_change(functions)
+    change = cost_change(functions)
     assert change.low < change.mean < change.high < 0
     assert change.total_low < change.total < change.total_high < 0
     assert change.better + change.worse == change.functions == 400
-    same = spill_change([FunctionCycles("p", 3.0, 3.0)] * 5)
+    same = cost_change([FunctionChange("p", 3.0, 3.0)] * 5)
     assert (same.mean, same.low, same.high, same.total) == (0, 0, 0, 0)
-    assert spill_change([]).functions == 0
+    assert cost_change([]).functions == 0
+
+
+def test_a_build_keeps_no_function_that_costs_more() -> None:
+    default = FunctionCost(10.0, 100.0)
+    policies = [(5.0, 90.0), (5.0, 110.0), (20.0, 90.0), (20.0, 110.0)]
+    found = [FunctionCosts("p", default, FunctionCost(*each)) for each in policies]
+    changes = cost_changes(found)
+    assert changes.kept_cycles.better == changes.kept_operations.better == 1
+    assert changes.kept_cycles.worse == changes.kept_operations.worse == 0
+    assert (changes.cycles.worse, changes.operations.worse) == (2, 2)
+    assert changes.kept_operations.total == pytest.approx(-0.025)
 
 
 @pytest.fixture
@@ -341,7 +357,10 @@ def test_a_training_goes_on_as_if_it_had_not_ended(
     first, second = (np.load(file)["weights"] for file in files)
     np.testing.assert_array_equal(first, second)
     other = AllocationPlan(kind, plan.held_out, 300, steps=4, batch=3, seed=1)
-    with pytest.raises(PolicyError, match="of another kind, seed, batch or corpus"):
+    with pytest.raises(PolicyError, match="of another kind, seed, batch, start or"):
+        train_allocation(units, cc, tmp_path / "whole", other)
+    other = replace(plan, start=drawn_policy(kind, 0.1))
+    with pytest.raises(PolicyError, match="of another kind, seed, batch, start or"):
         train_allocation(units, cc, tmp_path / "whole", other)
     other = AllocationPlan(kind, frozenset({"other"}), 300)
     with pytest.raises(PolicyError, match="has no project 'other'"):
