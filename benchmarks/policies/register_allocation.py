@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.harness import Options, benchmark, option
-from meshwright.features.policies.compiler.allocation.measured import measured_unit
-from meshwright.features.policies.compiler.allocation.policies import AllocationPolicy
 from meshwright.features.policies.compiler.allocation.cost_change import (
     FunctionChange,
     cost_change,
 )
+from meshwright.features.policies.compiler.allocation.measured import measured_unit
+from meshwright.features.policies.compiler.allocation.policies import AllocationPolicy
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
 from meshwright.features.policies.compiler.learned.inline_policy import InlinePolicy

@@ -10,6 +10,12 @@ import numpy as np
 import pytest
 
 from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.allocation.cost_change import (
+    FunctionChange,
+    FunctionCosts,
+    cost_change,
+    cost_changes,
+)
 from meshwright.features.policies.compiler.allocation.evolution import (
     EvolutionState,
     advance,
@@ -21,12 +27,6 @@ from meshwright.features.policies.compiler.allocation.policies import (
     first_policy,
     save_policy,
     with_weights,
-)
-from meshwright.features.policies.compiler.allocation.cost_change import (
-    FunctionChange,
-    FunctionCosts,
-    cost_change,
-    cost_changes,
 )
 from meshwright.features.policies.compiler.allocation.train import (
     AllocationPlan,
@@ -185,9 +185,7 @@ def test_a_policy_without_corrections_is_near_clangs_rule(
     assert equal(drawn_policy("evict", 1.0)) <= 2
 
 
-def test_ir_gives_the_costs_of_its_source(
-    cc: ClangCompiler, tmp_path: Path
-) -> None:
+def test_ir_gives_the_costs_of_its_source(cc: ClangCompiler, tmp_path: Path) -> None:
     source = tmp_path / "unit.c"
     source.write_text(pressed_program(2, seed=1))
     unit = Unit("unit.c", "p", "c", ("-O2", "-fPIC"), source)

@@ -15,7 +15,6 @@ from meshwright.features.policies.compiler.conversation import converse
 from meshwright.features.policies.compiler.driving.advising import channel_options
 from meshwright.features.policies.compiler.driving.object_file import function_bytes
 from meshwright.features.policies.compiler.driving.processes import run_group
-from meshwright.features.policies.compiler.driving.remarks import replay_flags
 from meshwright.features.policies.compiler.driving.registers.costs import (
     FunctionCost,
     cost_flags,
@@ -25,6 +24,7 @@ from meshwright.features.policies.compiler.driving.registers.spills import (
     recorded_cycles,
     spill_flags,
 )
+from meshwright.features.policies.compiler.driving.remarks import replay_flags
 from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.replay import (
     CallSite,

@@ -60,9 +60,7 @@ def cost_change(functions: Iterable[FunctionChange]) -> CostChange:
     members = list(functions)
     number = len(members)
     logs = np.array([log_change(each) for each in members] or [0.0])
-    error = (
-        CONFIDENT * float(logs.std(ddof=1)) / math.sqrt(number) if number > 1 else 0
-    )
+    error = CONFIDENT * float(logs.std(ddof=1)) / math.sqrt(number) if number > 1 else 0
     mean = float(logs.mean())
     default = np.array([each.default for each in members] or [0.0])
     policy = np.array([each.policy for each in members] or [0.0])

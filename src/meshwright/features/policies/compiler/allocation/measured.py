@@ -61,7 +61,9 @@ def measured_unit(
         made = compiler.compile(code, flags, measure_spills=False, **{kind: note})
         if made.fault:
             raise PolicyError(f"{unit.name} gave no decisions: {made.fault}")
-        measures = {name: (each.cycles, each.operations) for name, each in default.items()}
+        measures = {
+            name: (each.cycles, each.operations) for name, each in default.items()
+        }
         known_names = sorted(asked & default.keys())
         text = json.dumps({"default": measures, "asked": known_names})
         _write(known, text.encode())

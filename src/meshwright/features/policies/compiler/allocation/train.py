@@ -253,7 +253,13 @@ def train_allocation(
         found = list(run.measure(others, lambda unit: policy).values())
     is_complete, changes = state.step >= plan.steps, _by_project(found)
     trained = AllocationTraining(
-        policy, curve, cost_changes(taught), changes, is_corrected, is_complete, run.skipped
+        policy,
+        curve,
+        cost_changes(taught),
+        changes,
+        is_corrected,
+        is_complete,
+        run.skipped,
     )
     report = {**asdict(trained), "policy": plan.kind}
     (out / "report.json").write_text(json.dumps(report, indent=2))

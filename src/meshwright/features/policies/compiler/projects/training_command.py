@@ -10,8 +10,8 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import PolicyError
-from meshwright.features.policies.compiler.allocation.journal import EvolutionPoint
 from meshwright.features.policies.compiler.allocation.cost_change import CostChange
+from meshwright.features.policies.compiler.allocation.journal import EvolutionPoint
 from meshwright.features.policies.compiler.allocation.policies import AllocationPolicy
 from meshwright.features.policies.compiler.allocation.train import (
     AllocationPlan,

@@ -103,7 +103,9 @@ def _padding(flags: list[str]) -> list[str]:
 
     The compiler pads for the processor for which it tunes, which its assembler is not told.
     """
-    tuned = [each.removeprefix("-mtune=") for each in flags if each.startswith("-mtune=")]
+    tuned = [
+        each.removeprefix("-mtune=") for each in flags if each.startswith("-mtune=")
+    ]
     if not tuned and any(each.startswith(("-march=", "-mcpu=")) for each in flags):
         return []
     chosen = tuned[-1] if tuned else "generic"

@@ -49,7 +49,9 @@ def improved(
 ) -> frozenset[str]:
     """Functions of which one cost is less than in the plain code, and none is more."""
     return frozenset(
-        name for name in plain.keys() & other.keys() if is_less(other[name], plain[name])
+        name
+        for name in plain.keys() & other.keys()
+        if is_less(other[name], plain[name])
     )
 
 
