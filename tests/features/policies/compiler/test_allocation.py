@@ -36,15 +36,15 @@ from meshwright.features.policies.compiler.channel import Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
 from meshwright.features.policies.compiler.driving.object_file import function_bytes
-from meshwright.features.policies.compiler.driving.registers.costs import (
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
+from meshwright.features.policies.compiler.projects.build import build_with_policy
+from meshwright.features.policies.compiler.registers.costs import (
     FunctionCost,
     improved,
 )
-from meshwright.features.policies.compiler.driving.registers.spills import (
+from meshwright.features.policies.compiler.registers.spills import (
     recorded_cycles,
 )
-from meshwright.features.policies.compiler.learned.policy_file import read_policy
-from meshwright.features.policies.compiler.projects.build import build_with_policy
 from tests.features.policies.compiler.programs import pressed_program
 
 SLOTS = 33

@@ -9,8 +9,8 @@ import pytest
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.compiler import ClangCompiler
-from meshwright.features.policies.compiler.driving.registers.assembler import mixed_text
-from meshwright.features.policies.compiler.driving.registers.operations import (
+from meshwright.features.policies.compiler.registers.assembler import mixed_text
+from meshwright.features.policies.compiler.registers.operations import (
     counted_operations,
     operation_flags,
 )

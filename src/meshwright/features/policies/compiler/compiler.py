@@ -15,17 +15,17 @@ from meshwright.features.policies.compiler.conversation import converse
 from meshwright.features.policies.compiler.driving.advising import channel_options
 from meshwright.features.policies.compiler.driving.object_file import function_bytes
 from meshwright.features.policies.compiler.driving.processes import run_group
-from meshwright.features.policies.compiler.driving.registers.costs import (
+from meshwright.features.policies.compiler.driving.remarks import replay_flags
+from meshwright.features.policies.compiler.driving.sections import text_bytes
+from meshwright.features.policies.compiler.registers.costs import (
     FunctionCost,
     cost_flags,
     function_costs,
 )
-from meshwright.features.policies.compiler.driving.registers.spills import (
+from meshwright.features.policies.compiler.registers.spills import (
     recorded_cycles,
     spill_flags,
 )
-from meshwright.features.policies.compiler.driving.remarks import replay_flags
-from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.replay import (
     CallSite,
     Decisions,
@@ -122,7 +122,7 @@ class ClangCompiler:
         evict: Advise | None = None,
         priority: Advise | None = None,
     ) -> dict[str, FunctionCost]:
-        """What register allocation costs each function of a file, by its name.
+        """Costs of register allocation of each function of a file, by its name.
 
         `PolicyError` if the command or a policy fails.
         """
@@ -232,7 +232,7 @@ class ClangCompiler:
         policies: Mapping[str, Advise],
         folder: Path,
     ) -> tuple[Path, Mapping[str, Sequence[float]]] | str:
-        """What a compilation with policies makes, and their answers; or why it fails."""
+        """The file that a compilation with policies makes, and their answers; or its fault."""
         channels = {
             kind: Channel(folder / kind, policy) for kind, policy in policies.items()
         }
@@ -250,5 +250,5 @@ class ClangCompiler:
 
 
 def _action(flags: Sequence[str]) -> tuple[str, ...]:
-    """What a compilation makes: an object, unless its flags say assembler text or IR."""
+    """The flag for an object, unless a compilation makes assembler text."""
     return () if "-S" in flags else ("-c",)

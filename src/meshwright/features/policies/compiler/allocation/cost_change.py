@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshwright.features.policies.compiler.driving.registers.costs import (
+from meshwright.features.policies.compiler.registers.costs import (
     FunctionCost,
     is_less,
 )

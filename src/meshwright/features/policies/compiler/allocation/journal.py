@@ -78,7 +78,7 @@ def read_training(
         ) from None
     if known != mark:
         raise PolicyError(
-            f"{path} is of a training of another kind, seed, batch, start or corpus; give another"
-            " folder, or remove this one"
+            f"{path} is of a training of another kind, seed, batch, start or corpus; give"
+            " another folder, or remove this one"
         )
     return state, curve

@@ -10,7 +10,7 @@ from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Advise, Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, fingerprint
-from meshwright.features.policies.compiler.driving.registers.costs import FunctionCost
+from meshwright.features.policies.compiler.registers.costs import FunctionCost
 
 _FROM_IR = ("-w", "-x", "ir", "-Xclang", "-disable-llvm-passes")
 

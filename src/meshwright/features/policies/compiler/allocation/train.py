@@ -46,7 +46,7 @@ from meshwright.features.policies.compiler.corpus import (
     fingerprint,
     one_of_each_file,
 )
-from meshwright.features.policies.compiler.driving.registers.costs import FunctionCost
+from meshwright.features.policies.compiler.registers.costs import FunctionCost
 
 _SPREAD, _RATE = 0.15, 0.05
 """Standard deviation of perturbations, and the rate of Adam."""

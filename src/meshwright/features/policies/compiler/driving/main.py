@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 
 from meshwright.features.policies.compiler.driving.advising import advise
+from meshwright.features.policies.compiler.driving.allocating import allocate
 from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import (
     is_own,
@@ -12,7 +13,6 @@ from meshwright.features.policies.compiler.driving.commands import (
     unit_flags,
     unit_name,
 )
-from meshwright.features.policies.compiler.driving.registers.allocating import allocate
 from meshwright.features.policies.compiler.driving.replaying import replay
 from meshwright.features.policies.compiler.driving.settings import PLAIN, Settings
 

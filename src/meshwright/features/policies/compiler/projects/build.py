@@ -26,8 +26,8 @@ class ObjectSizes:
 
     sites: inlined calls in its replay file. stale: those that this source lacks.
     decisions: those that a policy took. changed: those in which it overruled the compiler.
-    improved: functions that are allocated by a policy, which makes them better; others are
-        the compiler's own. cycles_before, cycles_after: modelled cycles of spill code in one
+    improved: functions that a policy allocates, which makes them better; others are the
+        compiler's own. cycles_before, cycles_after: modelled cycles of spill code in one
         call of each function, and operations_before, operations_after, micro-operations
         that it runs, if a policy of register allocation was checked.
     fault: why the object is the compiler's own; "" if nothing went wrong.

@@ -193,7 +193,7 @@ def _remarks(trained: AllocationTraining) -> list[str]:
         remarks.append("time ended before the last step: run it again to go on")
     if not trained.is_corrected:
         remarks.append(
-            "what was learned does not make spill code and operations less on functions that"
-            " taught: the policy is the compiler's own rule"
+            "what was learned does not make spill code and operations less on functions"
+            " that taught: the policy is the compiler's own rule"
         )
     return remarks

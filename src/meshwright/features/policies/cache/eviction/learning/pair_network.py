@@ -34,8 +34,8 @@ _LEAST = np.float32(1e-6)
 
 
 _NOTHING = np.float32(1e-30)
-"""A mean up to which it counts as 0, and changes no weight. Means of units without gradients
-would else become subnormal numbers, with which a processor takes several times as long."""
+"""A mean up to which it counts as 0, since it changes no weight. Means of units without
+gradients would else become subnormal numbers, which are slow."""
 
 
 class PairNetwork(NamedTuple):

@@ -14,14 +14,14 @@ from meshwright.features.policies.compiler.driving.commands import (
     object_of,
     unit_flags,
 )
-from meshwright.features.policies.compiler.driving.registers.assembler import mixed_text
-from meshwright.features.policies.compiler.driving.registers.costs import (
+from meshwright.features.policies.compiler.driving.sections import text_bytes
+from meshwright.features.policies.compiler.driving.settings import Settings
+from meshwright.features.policies.compiler.registers.assembler import mixed_text
+from meshwright.features.policies.compiler.registers.costs import (
     cost_flags,
     function_costs,
     improved,
 )
-from meshwright.features.policies.compiler.driving.sections import text_bytes
-from meshwright.features.policies.compiler.driving.settings import Settings
 
 
 def allocate(

@@ -1,15 +1,15 @@
-"""What register allocation costs each function: spill code, and all that it runs."""
+"""Costs of register allocation: spill code of a function, and all that it runs."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshwright.features.policies.compiler.driving.registers.operations import (
+from meshwright.features.policies.compiler.registers.operations import (
     counted_operations,
     operation_flags,
 )
-from meshwright.features.policies.compiler.driving.registers.spills import (
+from meshwright.features.policies.compiler.registers.spills import (
     recorded_cycles,
     spill_flags,
 )
