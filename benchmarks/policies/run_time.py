@@ -8,9 +8,11 @@ control, and one with the policy. The programs run in turns, with the same argum
 standard input; their outputs must be the same. Printed are the medians of the ratios of
 their user CPU times to the first one's, and intervals that contain the ratio's true median
 in 95 of 100 such measurements. `programs/work.lua` is work for an interpreter of Lua.
+With `--count`, valgrind counts the instructions and the accesses of memory that run.
 """
 
 import os
+import re
 import shlex
 import shutil
 import statistics
@@ -62,6 +64,32 @@ def user_s(program: Path, options: Options, out: Path) -> float:
     return used.ru_utime
 
 
+def counts(program: Path, options: Options) -> tuple[int, int]:
+    """Instructions and accesses of memory of a run, as valgrind counts them."""
+    tool = ("--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null")
+    command = ["valgrind", *tool, str(program), *shlex.split(options.arguments)]
+    source = options.input or Path(os.devnull)
+    with source.open("rb") as given:
+        done = subprocess.run(
+            command, stdin=given, capture_output=True, check=True, errors="replace"
+        )
+    found = dict(re.findall(r"== (I|D) +refs: +([\d,]+)", done.stderr))
+    instructions, accesses = (int(found[kind].replace(",", "")) for kind in "ID")
+    return instructions, accesses
+
+
+def print_counts(options: Options, programs: Sequence[Path]) -> None:
+    """Print the changes of what runs."""
+    (before, accesses), (after, fewer) = (
+        counts(program, options) for program in (programs[0], programs[2])
+    )
+    options.note("instructions", after / before - 1)
+    print(
+        f"{options.program}: {before:,} instructions, with the policy"
+        f" {after / before - 1:+.2%}; accesses of memory {fewer / accesses - 1:+.2%}"
+    )
+
+
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Order statistics between which the true median is with 95 % probability."""
     count, outside, rank = len(values), 0.0, 0
@@ -83,6 +111,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     option("--arguments", default="", help="of the program"),
     option("--input", type=Path, help="standard input of the program"),
     option("--pairs", type=int, default=21, help="runs of each program"),
+    option("--count", action="store_true", help="count instructions by valgrind"),
 )
 def main(chosen: Options) -> None:
     """Build three times, run in turns, and print the ratios."""
@@ -100,6 +129,8 @@ def main(chosen: Options) -> None:
             )
         if len({out.read_bytes() for _, out in runs}) > 1:
             chosen.error("the programs write different outputs")
+        if chosen.count:
+            print_counts(chosen, programs)
     least = min(each[0] for each in spent)
     for one in (1, 2):
         ratios = [each[one] / each[0] for each in spent]

@@ -232,7 +232,7 @@ class ClangCompiler:
         policies: Mapping[str, Advise],
         folder: Path,
     ) -> tuple[Path, Mapping[str, Sequence[float]]] | str:
-        """The file that a compilation with policies makes, and their answers; or its fault."""
+        """The file that a compilation with policies makes, and answers; or its fault."""
         channels = {
             kind: Channel(folder / kind, policy) for kind, policy in policies.items()
         }
