@@ -1,20 +1,25 @@
 """Change of the costs of functions by a policy, with confidence intervals."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.features.policies.compiler.registers.costs import (
     FunctionCost,
     is_less,
 )
 
-CONFIDENT = 1.96
+_CONFIDENT = 1.96
 """Standard errors on both sides of a mean that have 95 % confidence."""
 
 _RESAMPLES = 2000
+
+_OPERATIONS = 10.0
+"""Weight of the change of micro-operations beside that of spill code in the goal. Spill
+code is about a tenth of what a function runs, so that both are of one size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,9 @@ def cost_change(functions: Iterable[FunctionChange]) -> CostChange:
     members = list(functions)
     number = len(members)
     logs = np.array([log_change(each) for each in members] or [0.0])
-    error = CONFIDENT * float(logs.std(ddof=1)) / math.sqrt(number) if number > 1 else 0
+    error = (
+        _CONFIDENT * float(logs.std(ddof=1)) / math.sqrt(number) if number > 1 else 0
+    )
     mean = float(logs.mean())
     default = np.array([each.default for each in members] or [0.0])
     policy = np.array([each.policy for each in members] or [0.0])
@@ -132,3 +139,22 @@ def cost_changes(functions: Iterable[FunctionCosts]) -> CostChanges:
         cost_change(each.cycles for each in kept),
         cost_change(each.operations for each in kept),
     )
+
+
+def log_changes(functions: Iterable[FunctionCosts]) -> NDArray[np.float64]:
+    """[N, 2], logarithms of the changes of spill code and of operations."""
+    return np.array(
+        [(log_change(each.cycles), log_change(each.operations)) for each in functions]
+    )
+
+
+def goals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[N], the sum of changes that training makes less."""
+    return logs[:, 0] + _OPERATIONS * logs[:, 1]
+
+
+def is_better(functions: Sequence[FunctionCosts]) -> bool:
+    """Whether a policy is better than the compiler, by 95 % confidence."""
+    sums = goals(log_changes(functions))
+    error = sums.std() / np.sqrt(len(sums))
+    return bool(sums.mean() + _CONFIDENT * error < 0)

@@ -3,21 +3,21 @@
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.allocation.cost_change import (
-    CONFIDENT,
     CostChanges,
     FunctionCosts,
     cost_changes,
-    log_change,
+    goals,
+    is_better,
+    log_changes,
 )
 from meshwright.features.policies.compiler.allocation.evolution import (
     EvolutionState,
@@ -53,10 +53,6 @@ _SPREAD, _RATE = 0.15, 0.05
 
 _STATE = "training.npz"
 """File of the state after the last step."""
-
-_OPERATIONS = 10.0
-"""Weight of the change of micro-operations beside that of spill code in the goal. Spill
-code is about a tenth of what a function runs, so that both are of one size."""
 
 _MOST = 0.5
 """Difference of logarithms to which a function's costs are clipped, so that no function
@@ -171,13 +167,13 @@ class _Training:
             raise PolicyError(
                 f"no unit of a batch compiles any more: {self.skipped[-1]}"
             )
-        ahead, behind = (_logs(side[key] for key in known) for side in (up, down))
+        ahead, behind = (log_changes(side[key] for key in known) for side in (up, down))
         directions = np.stack(
             [direction(state, self.plan.seed, _number(*key)) for key in known]
         )
         means = ((ahead + behind).mean(0) / 2).tolist()
         point = EvolutionPoint(state.step, len(known), *means)
-        differences = _goals(ahead - behind).clip(-_MOST, _MOST)
+        differences = goals(ahead - behind).clip(-_MOST, _MOST)
         return (
             advance(state, directions, differences, spread=_SPREAD, rate=_RATE),
             point,
@@ -246,7 +242,7 @@ def train_allocation(
         learned = with_weights(start, state.mean)
         taught = list(run.measure(teachers, lambda unit: learned).values())
         # Without proof that corrections help, the compiler's own rule is the better guess.
-        is_corrected = plan.kind != "evict" or _is_better(taught)
+        is_corrected = plan.kind != "evict" or is_better(taught)
         policy = learned if is_corrected else rule
         save_policy(policy, out / "policy.npz")
         others = [unit for unit in ready if unit.project in plan.held_out]
@@ -285,25 +281,6 @@ def _mark(units: Sequence[Unit], compiler: ClangCompiler, plan: AllocationPlan) 
     start = zlib.crc32(repr([float(each) for each in weights]).encode())
     numbers = (plan.seed, plan.batch, zlib.crc32(files.encode()), start)
     return json.dumps([plan.kind, *numbers])
-
-
-def _logs(functions: Iterable[FunctionCosts]) -> NDArray[np.float64]:
-    """[N, 2], logarithms of the changes of spill code and of operations."""
-    return np.array(
-        [(log_change(each.cycles), log_change(each.operations)) for each in functions]
-    )
-
-
-def _goals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[N], the sum of changes that training makes less."""
-    return logs[:, 0] + _OPERATIONS * logs[:, 1]
-
-
-def _is_better(taught: Sequence[FunctionCosts]) -> bool:
-    """Whether a policy is better than the compiler, by 95 % confidence."""
-    goals = _goals(_logs(taught))
-    error = goals.std() / np.sqrt(len(goals))
-    return bool(goals.mean() + CONFIDENT * error < 0)
 
 
 def _by_project(found: Sequence[FunctionCosts]) -> dict[str, CostChanges]:
