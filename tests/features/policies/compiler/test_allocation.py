@@ -297,9 +297,12 @@ def test_a_change_has_its_sign_and_interval() -> None:
 
 
 def test_a_build_keeps_no_function_that_costs_more() -> None:
-    default = FunctionCost(10.0, 100.0)
-    policies = [(5.0, 90.0), (5.0, 110.0), (20.0, 90.0), (20.0, 110.0)]
-    found = [FunctionCosts("p", default, FunctionCost(*each)) for each in policies]
+    default = FunctionCost(10.0, 80.0, 10.0, 10.0)
+    policies = [(5.0, 70.0), (5.0, 90.0), (20.0, 70.0), (20.0, 90.0)]
+    found = [
+        FunctionCosts("p", default, FunctionCost(*each, 10.0, 10.0))
+        for each in policies
+    ]
     changes = cost_changes(found)
     assert changes.kept_cycles.better == changes.kept_operations.better == 1
     assert changes.kept_cycles.worse == changes.kept_operations.worse == 0
@@ -366,14 +369,14 @@ def test_a_training_goes_on_as_if_it_had_not_ended(
 
 
 def test_a_function_is_improved_if_one_cost_is_less_and_none_is_more() -> None:
-    plain = {name: FunctionCost(8.0, 100.0) for name in "abcdef"}
+    plain = {name: FunctionCost(8.0, 100.0, 20.0, 10.0) for name in "abcdef"}
     other = {
-        "a": FunctionCost(7.0, 100.0),
-        "b": FunctionCost(8.0, 99.0),
-        "c": FunctionCost(7.0, 101.0),
-        "d": FunctionCost(9.0, 99.0),
-        "e": FunctionCost(8.0, 100.0 - 1e-12),
-        "g": FunctionCost(0.0, 0.0),
+        "a": FunctionCost(7.0, 100.0, 20.0, 10.0),
+        "b": FunctionCost(8.0, 99.0, 20.0, 10.0),
+        "c": FunctionCost(7.0, 98.0, 18.0, 11.0),
+        "d": FunctionCost(9.0, 99.0, 20.0, 10.0),
+        "e": FunctionCost(8.0, 100.0 - 1e-12, 20.0, 10.0),
+        "g": FunctionCost(0.0, 0.0, 0.0, 0.0),
     }
     assert improved(plain, other) == {"a", "b"}
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from meshwright.errors import PolicyError
@@ -61,9 +61,7 @@ def measured_unit(
         made = compiler.compile(code, flags, measure_spills=False, **{kind: note})
         if made.fault:
             raise PolicyError(f"{unit.name} gave no decisions: {made.fault}")
-        measures = {
-            name: (each.cycles, each.operations) for name, each in default.items()
-        }
+        measures = {name: astuple(each) for name, each in default.items()}
         known_names = sorted(asked & default.keys())
         text = json.dumps({"default": measures, "asked": known_names})
         _write(known, text.encode())
