@@ -3,10 +3,11 @@
     python -m benchmarks policies register_allocation --policy FOLDER
         [--corpus FOLDER --held-out a,b]
 
-With a corpus, the modelled cycles of spill code of each function of the projects that were
-held out, beside clang's own decisions. Then the CPU time of two programs whose inner loops
-need more registers than there are, built with and without the policy, in turns; a build
-keeps the object with fewer modelled cycles, and so may be plain clang's.
+With a corpus, the modelled cycles of spill code and the micro-operations of each function
+of the projects that were held out, beside clang's own decisions; "built" is what a build
+keeps, which takes from the policy only functions that it makes better. Then the CPU time of
+two programs whose inner loops need more registers than there are, compiled with and without
+the policy, in turns.
 """
 
 import resource
@@ -18,14 +19,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.harness import Options, benchmark, option
+from meshwright.features.policies.compiler.allocation.cost_change import (
+    FunctionCosts,
+    cost_changes,
+)
 from meshwright.features.policies.compiler.allocation.measured import measured_unit
 from meshwright.features.policies.compiler.allocation.policies import AllocationPolicy
-from meshwright.features.policies.compiler.allocation.spill_change import (
-    FunctionCycles,
-    spill_change,
-)
 from meshwright.features.policies.compiler.compiler import ClangCompiler
-from meshwright.features.policies.compiler.corpus import Unit, read_corpus
+from meshwright.features.policies.compiler.corpus import (
+    Unit,
+    one_of_each_file,
+    read_corpus,
+)
 from meshwright.features.policies.compiler.learned.inline_policy import InlinePolicy
 from meshwright.features.policies.compiler.learned.policy_file import read_policy
 
@@ -33,38 +38,44 @@ PROGRAMS = Path(__file__).parent / "programs"
 ROUNDS = 15
 
 
-def cycles_of(
+def costs_of(
     compiler: ClangCompiler, policy: AllocationPolicy, unit: Unit, folder: Path
-) -> list[FunctionCycles]:
-    """Spill code of each function of a unit that asks for decisions."""
+) -> list[FunctionCosts]:
+    """Costs of each function of a unit that asks for decisions."""
     measured = measured_unit(compiler, unit, policy.kind, policy, folder)
     return [
-        FunctionCycles(unit.project, measured.default.get(name, 0.0), cycles)
-        for name, cycles in measured.cycles(compiler, policy.kind, policy).items()
+        FunctionCosts(unit.project, measured.default[name], cost)
+        for name, cost in measured.costs(compiler, policy.kind, policy).items()
     ]
 
 
-def print_spills(
+def print_costs(
     options: Options, compiler: ClangCompiler, policy: AllocationPolicy
 ) -> None:
-    """Print the change of spill code by project, and of all."""
+    """Print the changes of costs by project, and of all."""
     projects = options.held_out.split(",")
     units = [u for u in read_corpus(options.corpus) if u.project in projects]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         lists = pool.map(
-            lambda unit: cycles_of(compiler, policy, unit, Path(folder)), units
+            lambda unit: costs_of(compiler, policy, unit, Path(folder)),
+            one_of_each_file(units),
         )
         found = [each for members in lists for each in members]
     for name in (*projects, "all"):
-        change = spill_change([each for each in found if name in (each.project, "all")])
-        options.note(f"{name} mean", change.mean)
-        options.note(f"{name} total", change.total)
-        print(
-            f"{name}: {change.functions} functions, {change.better} with fewer cycles,"
-            f" {change.worse} with more; mean {change.mean:+.2%} ({change.low:+.2%} to"
-            f" {change.high:+.2%}), sum {change.total:+.2%} ({change.total_low:+.2%} to"
-            f" {change.total_high:+.2%})"
-        )
+        changes = cost_changes(each for each in found if name in (each.project, "all"))
+        for what, change in (
+            ("cycles", changes.cycles),
+            ("operations", changes.operations),
+            ("cycles, built", changes.kept_cycles),
+            ("operations, built", changes.kept_operations),
+        ):
+            options.note(f"{name} {what}", change.mean)
+            print(
+                f"{name}, {what}: {change.functions} functions, {change.better} less,"
+                f" {change.worse} more; mean {change.mean:+.2%} ({change.low:+.2%} to"
+                f" {change.high:+.2%}), sum {change.total:+.2%}"
+                f" ({change.total_low:+.2%} to {change.total_high:+.2%})"
+            )
 
 
 def run_s(program: Path) -> float:
@@ -88,10 +99,8 @@ def print_times(
     """Print the ratio of run times of each program."""
     with tempfile.TemporaryDirectory() as place:
         for source in sorted(PROGRAMS.glob("*.c")):
-            plain = compiler.compile(source, ["-O2"], measure_spills=True)
-            made = compiler.compile(
-                source, ["-O2"], measure_spills=True, **{policy.kind: policy}
-            )
+            plain = compiler.compile(source, ["-O2"])
+            made = compiler.compile(source, ["-O2"], **{policy.kind: policy})
             programs: Sequence[Path] = (
                 linked(plain.object, Path(place, source.stem)),
                 linked(made.object, Path(place, f"{source.stem}-policy")),
@@ -102,11 +111,15 @@ def print_times(
             ratio = statistics.median(after / before for before, after in times)
             before, after = (min(column) for column in zip(*times, strict=True))
             options.note(f"{source.stem} time", ratio)
-            cycles = [sum(each.spill_cycles.values()) for each in (plain, made)]
+            costs = [
+                compiler.register_costs(source, **given)["main"]
+                for given in ({}, {policy.kind: policy})
+            ]
             print(
-                f"{source.stem}: modelled cycles {cycles[0]:.0f} -> {cycles[1]:.0f}; least"
-                f" time {before:.3f} s -> {after:.3f} s, median ratio {ratio:.3f}"
-                f"{'; a build keeps the plain object' * (cycles[1] > cycles[0])}"
+                f"{source.stem}: modelled cycles {costs[0].cycles:.0f} ->"
+                f" {costs[1].cycles:.0f}, operations {costs[0].operations:.0f} ->"
+                f" {costs[1].operations:.0f}; least time {before:.3f} s -> {after:.3f} s,"
+                f" median ratio {ratio:.3f}"
             )
 
 
@@ -122,7 +135,7 @@ def main(chosen: Options) -> None:
         chosen.error(f"{chosen.policy} has a policy of inlining")
     with ClangCompiler() as compiler:
         if chosen.corpus is not None:
-            print_spills(chosen, compiler, policy)
+            print_costs(chosen, compiler, policy)
         print_times(chosen, compiler, policy)
 
 

@@ -7,6 +7,12 @@ import numpy as np
 import pytest
 
 from meshwright.features.policies.cache.eviction.halp import empty_halp
+from meshwright.features.policies.cache.eviction.learning.histories import FEATURES
+from meshwright.features.policies.cache.eviction.learning.pair_network import (
+    learn,
+    random_network,
+    score,
+)
 from meshwright.policies import (
     POLICIES,
     Trace,
@@ -177,3 +183,21 @@ def test_halp_learns_what_lru_cannot_see() -> None:
     requests = trace(ids)
     lru = simulate(requests, 600, "lru").miss_ratio
     assert simulate(requests, 600, "halp").miss_ratio < lru - 0.02
+
+
+def test_a_network_scores_objects_as_numpy_does_and_orders_what_it_has_learned() -> (
+    None
+):
+    network = random_network(4, seed=1)
+    draw = np.random.default_rng(0)
+    codes = draw.integers(0, 255, (4, FEATURES)).astype(np.uint8)
+    for _ in range(3000):
+        learn(network, codes[0], codes[1])
+    values = np.zeros(4)
+    score(network, codes, values)
+    inputs = np.concatenate((codes / 160, np.ones((4, 1))), axis=1)
+    wanted = np.maximum(inputs @ network.weights, 0) @ network.out
+    np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-4)
+    assert values[0] > values[1]
+    for means in (network.slopes, network.squares):
+        assert not ((means != 0) & (np.abs(means) < np.finfo(np.float32).tiny)).any()

@@ -3,12 +3,19 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.allocation.cost_change import (
+    FunctionChange,
+    FunctionCosts,
+    cost_change,
+    cost_changes,
+)
 from meshwright.features.policies.compiler.allocation.evolution import (
     EvolutionState,
     advance,
@@ -21,10 +28,6 @@ from meshwright.features.policies.compiler.allocation.policies import (
     save_policy,
     with_weights,
 )
-from meshwright.features.policies.compiler.allocation.spill_change import (
-    FunctionCycles,
-    spill_change,
-)
 from meshwright.features.policies.compiler.allocation.train import (
     AllocationPlan,
     train_allocation,
@@ -32,9 +35,16 @@ from meshwright.features.policies.compiler.allocation.train import (
 from meshwright.features.policies.compiler.channel import Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, one_of_each_file
-from meshwright.features.policies.compiler.driving.spills import recorded_cycles
+from meshwright.features.policies.compiler.driving.object_file import function_bytes
 from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.projects.build import build_with_policy
+from meshwright.features.policies.compiler.registers.costs import (
+    FunctionCost,
+    improved,
+)
+from meshwright.features.policies.compiler.registers.spills import (
+    recorded_cycles,
+)
 from tests.features.policies.compiler.programs import pressed_program
 
 SLOTS = 33
@@ -175,9 +185,7 @@ def test_a_policy_without_corrections_is_near_clangs_rule(
     assert equal(drawn_policy("evict", 1.0)) <= 2
 
 
-def test_ir_gives_the_spill_code_of_its_source(
-    cc: ClangCompiler, tmp_path: Path
-) -> None:
+def test_ir_gives_the_costs_of_its_source(cc: ClangCompiler, tmp_path: Path) -> None:
     source = tmp_path / "unit.c"
     source.write_text(pressed_program(2, seed=1))
     unit = Unit("unit.c", "p", "c", ("-O2", "-fPIC"), source)
@@ -185,7 +193,9 @@ def test_ir_gives_the_spill_code_of_its_source(
     start = first_policy("evict")
     measured = measured_unit(cc, unit, "evict", start, tmp_path / "code")
     made = cc.compile(source, unit.compile_flags, evict=policy, measure_spills=True)
-    assert measured.cycles(cc, "evict", policy) == made.spill_cycles
+    costs = measured.costs(cc, "evict", policy)
+    assert {name: cost.cycles for name, cost in costs.items()} == made.spill_cycles
+    assert costs == cc.register_costs(source, unit.compile_flags, evict=policy)
     assert measured == measured_unit(cc, unit, "evict", start, tmp_path / "code")
 
 
@@ -274,16 +284,30 @@ def test_a_change_has_its_sign_and_interval() -> None:
     default = draw.exponential(20, 400)
     ratios = draw.normal(0.95, 0.1, 400)
     functions = [
-        FunctionCycles("p", float(d), float(d * r))
+        FunctionChange("p", float(d), float(d * r))
         for d, r in zip(default, ratios, strict=True)
     ]
-    change = spill_change(functions)
+    change = cost_change(functions)
     assert change.low < change.mean < change.high < 0
     assert change.total_low < change.total < change.total_high < 0
     assert change.better + change.worse == change.functions == 400
-    same = spill_change([FunctionCycles("p", 3.0, 3.0)] * 5)
+    same = cost_change([FunctionChange("p", 3.0, 3.0)] * 5)
     assert (same.mean, same.low, same.high, same.total) == (0, 0, 0, 0)
-    assert spill_change([]).functions == 0
+    assert cost_change([]).functions == 0
+
+
+def test_a_build_keeps_no_function_that_costs_more() -> None:
+    default = FunctionCost(10.0, 80.0, 10.0, 10.0)
+    policies = [(5.0, 70.0), (5.0, 90.0), (20.0, 70.0), (20.0, 90.0)]
+    found = [
+        FunctionCosts("p", default, FunctionCost(*each, 10.0, 10.0))
+        for each in policies
+    ]
+    changes = cost_changes(found)
+    assert changes.kept_cycles.better == changes.kept_operations.better == 1
+    assert changes.kept_cycles.worse == changes.kept_operations.worse == 0
+    assert (changes.cycles.worse, changes.operations.worse) == (2, 2)
+    assert changes.kept_operations.total == pytest.approx(-0.025)
 
 
 @pytest.fixture
@@ -334,34 +358,78 @@ def test_a_training_goes_on_as_if_it_had_not_ended(
     first, second = (np.load(file)["weights"] for file in files)
     np.testing.assert_array_equal(first, second)
     other = AllocationPlan(kind, plan.held_out, 300, steps=4, batch=3, seed=1)
-    with pytest.raises(PolicyError, match="of another kind, seed, batch or corpus"):
+    with pytest.raises(PolicyError, match="of another kind, seed, batch, start or"):
+        train_allocation(units, cc, tmp_path / "whole", other)
+    other = replace(plan, start=drawn_policy(kind, 0.1))
+    with pytest.raises(PolicyError, match="of another kind, seed, batch, start or"):
         train_allocation(units, cc, tmp_path / "whole", other)
     other = AllocationPlan(kind, frozenset({"other"}), 300)
     with pytest.raises(PolicyError, match="has no project 'other'"):
         train_allocation(units, cc, tmp_path / "whole", other)
 
 
-def test_a_build_keeps_objects_with_less_spill_code(
+def test_a_function_is_improved_if_one_cost_is_less_and_none_is_more() -> None:
+    plain = {name: FunctionCost(8.0, 100.0, 20.0, 10.0) for name in "abcdef"}
+    other = {
+        "a": FunctionCost(7.0, 100.0, 20.0, 10.0),
+        "b": FunctionCost(8.0, 99.0, 20.0, 10.0),
+        "c": FunctionCost(7.0, 98.0, 18.0, 11.0),
+        "d": FunctionCost(9.0, 99.0, 20.0, 10.0),
+        "e": FunctionCost(8.0, 100.0 - 1e-12, 20.0, 10.0),
+        "g": FunctionCost(0.0, 0.0, 0.0, 0.0),
+    }
+    assert improved(plain, other) == {"a", "b"}
+
+
+def test_a_build_takes_the_functions_that_a_policy_improves(
     cc: ClangCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(2):
-        (tmp_path / f"f{seed}.c").write_text(pressed_program(2, seed))
+        (tmp_path / f"f{seed}.c").write_text(pressed_program(4, seed))
     (tmp_path / "Makefile").write_text(
-        "all: f0.o f1.o\n%.o: %.c\n\t$(CC) -O2 -c -o $@ $<\n"
+        "all: f0.o f1.o\n%.o: %.c\n\t$(CC) -O2 -ffunction-sections -c -o $@ $<\n"
     )
-    policy = drawn_policy("evict", 0.05)
+    policy, flags = drawn_policy("evict", 0.2), ["-O2", "-ffunction-sections"]
     save_policy(policy, tmp_path / "policy.npz")
     monkeypatch.chdir(tmp_path)
     status, sizes = build_with_policy(cc.clang, ["make"], tmp_path / "policy.npz")
     assert status == 0
     assert not [each.fault for each in sizes if each.fault]
+    taken = 0
     for each in sizes:
         source = tmp_path / each.object.replace(".o", ".c")
-        plain = cc.compile(source, ["-O2"], measure_spills=True)
-        made = cc.compile(source, ["-O2"], evict=policy, measure_spills=True)
-        before, after = (sum(x.spill_cycles.values()) for x in (plain, made))
-        assert each.cycles_before == pytest.approx(before)
-        assert each.cycles_after == pytest.approx(min(before, after))
-        kept = plain if after > before else made
-        assert (tmp_path / each.object).read_bytes() == kept.object
+        plain = cc.register_costs(source, flags)
+        made = cc.register_costs(source, flags, evict=policy)
+        chosen = improved(plain, made)
+        taken += len(chosen)
+        assert each.improved == len(chosen)
+        kept = [made[name] if name in chosen else plain[name] for name in plain]
+        assert each.cycles_after == pytest.approx(sum(cost.cycles for cost in kept))
+        assert each.operations_before >= each.operations_after
+        objects = [cc.compile(source, flags, evict=fn).object for fn in (None, policy)]
+        files = [tmp_path / f"{name}.object" for name in ("plain", "policy")]
+        for file, content in zip(files, objects, strict=True):
+            file.write_bytes(content)
+        ours, theirs = map(function_bytes, files)
+        wanted = {name: (theirs if name in chosen else ours)[name] for name in plain}
+        found = function_bytes(tmp_path / each.object)
+        assert {name: found[name] for name in plain} == wanted
+        for file in files:
+            file.unlink()
+    assert 0 < taken < 8
     assert {path.suffix for path in tmp_path.iterdir()} == {".c", ".o", ".npz", ""}
+
+
+def test_a_build_leaves_files_with_debug_information(
+    cc: ClangCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "f.c"
+    source.write_text(pressed_program(8, 0))
+    policy = drawn_policy("evict", 0.2)
+    save_policy(policy, tmp_path / "policy.npz")
+    monkeypatch.chdir(tmp_path)
+    command = ["sh", "-c", "cc -g -O2 -c f.c"]
+    status, (sizes,) = build_with_policy(cc.clang, command, tmp_path / "policy.npz")
+    assert status == 0
+    assert "build without it (--flags=-g0)" in sizes.fault
+    assert (tmp_path / "f.o").read_bytes() == cc.compile("f.c", ["-g", "-O2"]).object

@@ -1,28 +1,28 @@
 """One file compiled by a stock clang, with decisions from callbacks or a replay file."""
 
-import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Advise, Channel, check_kinds
 from meshwright.features.policies.compiler.clang import find_clang
+from meshwright.features.policies.compiler.conversation import converse
 from meshwright.features.policies.compiler.driving.advising import channel_options
 from meshwright.features.policies.compiler.driving.object_file import function_bytes
-from meshwright.features.policies.compiler.driving.processes import (
-    end_group,
-    ended_with_parent,
-    run_group,
-)
+from meshwright.features.policies.compiler.driving.processes import run_group
 from meshwright.features.policies.compiler.driving.remarks import replay_flags
 from meshwright.features.policies.compiler.driving.sections import text_bytes
-from meshwright.features.policies.compiler.driving.spills import (
+from meshwright.features.policies.compiler.registers.costs import (
+    FunctionCost,
+    cost_flags,
+    function_costs,
+)
+from meshwright.features.policies.compiler.registers.spills import (
     recorded_cycles,
     spill_flags,
 )
@@ -101,16 +101,49 @@ class ClangCompiler:
             record = folder / "spills.yaml"
             if measure_spills:
                 flags = (*flags, *spill_flags(str(record)))
-            fault = ""
+            made = self._advised(source, flags, policies, folder) if policies else ""
+            fault = made if isinstance(made, str) else ""
+            if isinstance(made, str):
+                made = self._run(source, flags, folder)[0], {}
+            out, decisions = made
+            return ClangObject(
+                out.read_bytes(),
+                text_bytes(out),
+                decisions,
+                spill_cycles=recorded_cycles(record),
+                fault=fault,
+            )
+
+    def register_costs(
+        self,
+        source: str | Path,
+        flags: Sequence[str] = ("-O2",),
+        *,
+        evict: Advise | None = None,
+        priority: Advise | None = None,
+    ) -> dict[str, FunctionCost]:
+        """Costs of register allocation of each function of a file, by its name.
+
+        `PolicyError` if the command or a policy fails.
+        """
+        given = {"evict": evict, "priority": priority}
+        policies = {kind: fn for kind, fn in given.items() if fn is not None}
+        check_kinds(policies)
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
+            folder = Path(place)
+            record = folder / "spills.yaml"
+            asked = (*flags, *cost_flags(str(record)))
             if policies:
-                compiled = self._advised(source, flags, policies, folder)
-                if isinstance(compiled, ClangObject):
-                    return replace(compiled, spill_cycles=recorded_cycles(record))
-                fault = compiled
-            out, _ = self._run(source, flags, folder)
-            cycles = recorded_cycles(record)
-            code, size = out.read_bytes(), text_bytes(out)
-            return ClangObject(code, size, {}, spill_cycles=cycles, fault=fault)
+                made = self._advised(source, asked, policies, folder)
+                if isinstance(made, str):
+                    raise PolicyError(f"{source} was not compiled: {made}")
+                text, _ = made
+            else:
+                text, _ = self._run(source, asked, folder)
+            try:
+                return function_costs(text, record)
+            except ValueError as fault:
+                raise PolicyError(f"{source}: {fault}") from None
 
     def replay(
         self,
@@ -168,8 +201,8 @@ class ClangCompiler:
     ) -> tuple[Path, str]:
         """The object file, and what the compiler printed."""
         out = folder / "object.o"
-        action = () if "-S" in flags else ("-c",)
-        command = [*self.clang.command, *flags, *action, str(source), "-o", str(out)]
+        command = [*self.clang.command, *flags, *_action(flags), str(source)]
+        command += ["-o", str(out)]
         try:
             done = run_group(
                 command,
@@ -198,8 +231,8 @@ class ClangCompiler:
         flags: Sequence[str],
         policies: Mapping[str, Advise],
         folder: Path,
-    ) -> ClangObject | str:
-        """The object of a compilation with policies, or why there is none."""
+    ) -> tuple[Path, Mapping[str, Sequence[float]]] | str:
+        """The file that a compilation with policies makes, and answers; or its fault."""
         channels = {
             kind: Channel(folder / kind, policy) for kind, policy in policies.items()
         }
@@ -209,63 +242,13 @@ class ClangCompiler:
             for part in channel_options(kind, str(folder / kind))
         ]
         out = folder / "object.o"
-        command = [*self.clang.command, *flags, *extra, "-c", str(source)]
-        fault = _converse([*command, "-o", str(out)], channels, self.seconds)
+        command = [*self.clang.command, *flags, *extra, *_action(flags), str(source)]
+        fault = converse([*command, "-o", str(out)], channels, self.seconds)
         if fault:
             return fault
-        answers = {kind: tuple(each.decisions) for kind, each in channels.items()}
-        return ClangObject(out.read_bytes(), text_bytes(out), answers)
+        return out, {kind: tuple(each.decisions) for kind, each in channels.items()}
 
 
-def _converse(
-    command: Sequence[str], channels: Mapping[str, Channel], seconds: float
-) -> str:
-    """Run a compiler and answer it on all channels; why it failed, or "".
-
-    A policy that fails ends the compiler, which would wait for its answer.
-    """
-    for channel in channels.values():
-        channel.open()
-    process = subprocess.Popen(
-        ended_with_parent(list(command)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-    end = os.pidfd_open(process.pid)
-
-    def converse(channel: Channel) -> None:
-        channel.converse(end)
-        if channel.fault is not None:
-            end_group(process)
-
-    threads = [
-        threading.Thread(target=converse, args=(channel,), daemon=True)
-        for channel in channels.values()
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return f"no object after {seconds:g} s: the policy or the compiler hangs"
-    finally:
-        end_group(process)
-        for thread in threads:
-            thread.join(1)  # a policy that hangs keeps its thread, and nothing else
-        if not any(thread.is_alive() for thread in threads):
-            for channel in channels.values():
-                channel.close()
-            os.close(end)
-    return _fault(channels, process.returncode)
-
-
-def _fault(channels: Mapping[str, Channel], status: int) -> str:
-    """Why a compilation with policies failed, or ""."""
-    for kind, channel in channels.items():
-        if channel.fault is not None:
-            what = f"{type(channel.fault).__name__}: {channel.fault}"
-            return f"the {kind} policy failed ({what})"
-    return f"the compiler ended with {status}" if status else ""
+def _action(flags: Sequence[str]) -> tuple[str, ...]:
+    """The flag for an object, unless a compilation makes assembler text."""
+    return () if "-S" in flags else ("-c",)

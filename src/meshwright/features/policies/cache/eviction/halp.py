@@ -65,7 +65,7 @@ class _Pending(NamedTuple):
 
 
 class Halp(NamedTuple):
-    """The state of HALP; `tail` and `features` describe the objects that are compared."""
+    """The state of HALP; `tail`, `features` and `scores` are of the objects compared."""
 
     queues: Queues
     known: History
@@ -73,6 +73,7 @@ class Halp(NamedTuple):
     pending: _Pending
     tail: np.ndarray
     features: np.ndarray
+    scores: np.ndarray
 
 
 @compiled
@@ -81,10 +82,11 @@ def empty_halp(objects: int, seed: int) -> Halp:
     return Halp(
         empty_queues(objects, 1),
         no_history(objects),
-        random_network(FEATURES, seed),
+        random_network(_CANDIDATES, seed),
         _no_pending(objects),
         np.zeros(_CANDIDATES, np.int32),
         np.zeros((_CANDIDATES, FEATURES), np.uint8),
+        np.zeros(_CANDIDATES, np.float64),
     )
 
 
@@ -140,13 +142,14 @@ def _choose(state: Halp, now: int) -> int:
     """The object to evict; the others that were compared return to the front."""
     queues, tail, pending = state.queues, state.tail, state.pending
     count = _last_objects(queues, tail)
-    best, greatest = 0, -np.inf
     for k in range(count):
         each = int(tail[k])
         describe(state.known, each, queues.stored[each], now, state.features[k])
-        value = score(state.network, state.features[k])
-        if value > greatest:
-            best, greatest = k, value
+    score(state.network, state.features, state.scores)
+    best = 0
+    for k in range(1, count):
+        if state.scores[k] > state.scores[best]:
+            best = k
     if count > 1:
         other = (best + 1 + (pending.made[0] * 7919) % (count - 1)) % count
         _wait(pending, tail, state.features, best, other)

@@ -15,17 +15,22 @@ from meshwright.features.policies.compiler.allocation.evolution import Evolution
 
 @dataclass(frozen=True, slots=True)
 class EvolutionPoint:
-    """One step: the mean change of spill code, by perturbed policies.
+    """One step: the mean changes of costs, by perturbed policies.
 
-    change: mean of the logarithm of (policy + 1) / (default + 1) cycles over functions.
+    change: mean of the logarithm of (policy + 1) / (default + 1) cycles of spill code over
+        functions. operations: that of micro-operations.
     """
 
     step: int
     functions: int
     change: float
+    operations: float
 
     def __str__(self) -> str:
-        return f"{self.change:+.2%} spill code in {self.functions} functions"
+        return (
+            f"{self.change:+.2%} spill code, {self.operations:+.2%} operations in"
+            f" {self.functions} functions"
+        )
 
 
 def write_training(
@@ -73,7 +78,7 @@ def read_training(
         ) from None
     if known != mark:
         raise PolicyError(
-            f"{path} is of a training of another kind, seed, batch or corpus; give another"
-            " folder, or remove this one"
+            f"{path} is of a training of another kind, seed, batch, start or corpus; give"
+            " another folder, or remove this one"
         )
     return state, curve

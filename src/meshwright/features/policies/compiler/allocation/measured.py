@@ -1,15 +1,16 @@
-"""Units whose register allocation is measured again and again, and their spill code."""
+"""Units whose register allocation is measured again and again, and what it costs."""
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from meshwright.errors import PolicyError
 from meshwright.features.policies.compiler.channel import Advise, Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, fingerprint
+from meshwright.features.policies.compiler.registers.costs import FunctionCost
 
 _FROM_IR = ("-w", "-x", "ir", "-Xclang", "-disable-llvm-passes")
 
@@ -18,27 +19,23 @@ _FROM_IR = ("-w", "-x", "ir", "-Xclang", "-disable-llvm-passes")
 class MeasuredUnit:
     """The optimised IR of a unit.
 
-    default: cycles of spill code by function, with the compiler's own decisions.
-    asked: functions for which a policy would be asked.
+    default: costs by function, with the compiler's own decisions. asked: those for which a
+        policy would be asked.
     """
 
     name: str
     project: str
     code: Path
     flags: tuple[str, ...]
-    default: Mapping[str, float]
+    default: Mapping[str, FunctionCost]
     asked: frozenset[str]
 
-    def cycles(
+    def costs(
         self, compiler: ClangCompiler, kind: str, policy: Advise
-    ) -> dict[str, float]:
-        """Cycles of spill code with a policy, of each function that asks."""
-        made = compiler.compile(
-            self.code, self.flags, measure_spills=True, **{kind: policy}
-        )
-        if made.fault:
-            raise PolicyError(f"{self.name} was not compiled: {made.fault}")
-        return {name: made.spill_cycles.get(name, 0.0) for name in self.asked}
+    ) -> dict[str, FunctionCost]:
+        """Costs with a policy, of each function that asks."""
+        found = compiler.register_costs(self.code, self.flags, **{kind: policy})
+        return {name: found[name] for name in self.asked if name in found}
 
 
 def measured_unit(
@@ -50,11 +47,11 @@ def measured_unit(
     """
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / f"{unit.name}-{fingerprint(unit, compiler.clang)}"
-    code, known = Path(f"{base}.bc"), Path(f"{base}.{kind}.json")
+    code, known = Path(f"{base}.bc"), Path(f"{base}.{kind}-costs.json")
     flags = (*unit.flags, *_FROM_IR)
     if not known.exists():
         _write(code, compiler.bitcode(unit.source, unit.compile_flags))
-        default = compiler.compile(code, flags, measure_spills=True).spill_cycles
+        default = compiler.register_costs(code, flags)
         asked: set[str] = set()
 
         def note(call: Observation) -> float | None:
@@ -64,13 +61,14 @@ def measured_unit(
         made = compiler.compile(code, flags, measure_spills=False, **{kind: note})
         if made.fault:
             raise PolicyError(f"{unit.name} gave no decisions: {made.fault}")
-        text = json.dumps({"default": default, "asked": sorted(asked)})
+        measures = {name: astuple(each) for name, each in default.items()}
+        known_names = sorted(asked & default.keys())
+        text = json.dumps({"default": measures, "asked": known_names})
         _write(known, text.encode())
     entry = json.loads(known.read_text())
+    costs = {name: FunctionCost(*each) for name, each in entry["default"].items()}
     asked_names = frozenset(entry["asked"])
-    return MeasuredUnit(
-        unit.name, unit.project, code, flags, entry["default"], asked_names
-    )
+    return MeasuredUnit(unit.name, unit.project, code, flags, costs, asked_names)
 
 
 def _write(path: Path, content: bytes) -> None:

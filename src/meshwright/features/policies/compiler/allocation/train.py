@@ -1,4 +1,4 @@
-"""Training of a policy of register allocation, and its spill code on projects left out."""
+"""Training of a policy of register allocation, and its costs on projects left out."""
 
 import json
 import time
@@ -11,6 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.allocation.cost_change import (
+    CostChanges,
+    FunctionCosts,
+    cost_changes,
+    goals,
+    is_better,
+    log_changes,
+)
 from meshwright.features.policies.compiler.allocation.evolution import (
     EvolutionState,
     advance,
@@ -31,12 +39,6 @@ from meshwright.features.policies.compiler.allocation.policies import (
     save_policy,
     with_weights,
 )
-from meshwright.features.policies.compiler.allocation.spill_change import (
-    FunctionCycles,
-    SpillChange,
-    log_change,
-    spill_change,
-)
 from meshwright.features.policies.compiler.channel import Advise, Observation
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import (
@@ -44,6 +46,7 @@ from meshwright.features.policies.compiler.corpus import (
     fingerprint,
     one_of_each_file,
 )
+from meshwright.features.policies.compiler.registers.costs import FunctionCost
 
 _SPREAD, _RATE = 0.15, 0.05
 """Standard deviation of perturbations, and the rate of Adam."""
@@ -62,6 +65,7 @@ class AllocationPlan:
 
     kind: "evict" or "priority". held_out: projects that teach nothing, and on which the
         policy is measured. steps: of the evolution strategy. batch: units of a step.
+    start: weights before the first step; `None` for the compiler's own rule.
     """
 
     kind: str
@@ -71,13 +75,14 @@ class AllocationPlan:
     batch: int = 60
     workers: int = 2
     seed: int = 0
+    start: AllocationPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationTraining:
-    """A policy, its learning curve, and its spill code.
+    """A policy, its learning curve, and changes of costs.
 
-    taught: on all functions that taught. held_out: by project, and "all" of them.
+    taught: of all functions that taught. held_out: by project, and "all" of them.
     is_corrected: whether corrections were learned that are of use; else the policy is the
         heuristic. is_complete: whether all steps were taken. skipped: why units were left
         out.
@@ -85,8 +90,8 @@ class AllocationTraining:
 
     policy: AllocationPolicy
     curve: list[EvolutionPoint]
-    taught: SpillChange
-    held_out: dict[str, SpillChange]
+    taught: CostChanges
+    held_out: dict[str, CostChanges]
     is_corrected: bool
     is_complete: bool
     skipped: list[str]
@@ -127,22 +132,22 @@ class _Training:
 
     def measure(
         self, units: Sequence[MeasuredUnit], policy: Callable[[MeasuredUnit], Advise]
-    ) -> dict[tuple[str, str], FunctionCycles]:
-        """Spill code of each function that asks, by unit and function."""
+    ) -> dict[tuple[str, str], FunctionCosts]:
+        """Costs of each function that asks, by unit and function."""
 
-        def one(unit: MeasuredUnit) -> dict[str, float]:
+        def one(unit: MeasuredUnit) -> dict[str, FunctionCost]:
             try:
-                return unit.cycles(self.compiler, self.plan.kind, policy(unit))
+                return unit.costs(self.compiler, self.plan.kind, policy(unit))
             except PolicyError as fault:
                 self.skipped.append(str(fault))
                 return {}
 
         return {
-            (unit.name, function): FunctionCycles(
-                unit.project, unit.default.get(function, 0.0), cycles
+            (unit.name, function): FunctionCosts(
+                unit.project, unit.default[function], cost
             )
             for unit, found in zip(units, self.pool.map(one, units), strict=True)
-            for function, cycles in found.items()
+            for function, cost in found.items()
         }
 
     def step(
@@ -162,16 +167,13 @@ class _Training:
             raise PolicyError(
                 f"no unit of a batch compiles any more: {self.skipped[-1]}"
             )
-        ahead, behind = (
-            np.array([log_change(side[key]) for key in known]) for side in (up, down)
-        )
+        ahead, behind = (log_changes(side[key] for key in known) for side in (up, down))
         directions = np.stack(
             [direction(state, self.plan.seed, _number(*key)) for key in known]
         )
-        point = EvolutionPoint(
-            state.step, len(known), float((ahead + behind).mean() / 2)
-        )
-        differences = (ahead - behind).clip(-_MOST, _MOST)
+        means = ((ahead + behind).mean(0) / 2).tolist()
+        point = EvolutionPoint(state.step, len(known), *means)
+        differences = goals(ahead - behind).clip(-_MOST, _MOST)
         return (
             advance(state, directions, differences, spread=_SPREAD, rate=_RATE),
             point,
@@ -222,7 +224,8 @@ def train_allocation(
     """
     files = _checked(units, plan)
     out.mkdir(parents=True, exist_ok=True)
-    start, end_at = first_policy(plan.kind), time.monotonic() + plan.seconds
+    rule, end_at = first_policy(plan.kind), time.monotonic() + plan.seconds
+    start = rule if plan.start is None else plan.start
     mark = _mark(files, compiler, plan)
     state, curve = read_training(out / _STATE, mark, start.correction.weights.ravel())
     with ThreadPoolExecutor(plan.workers) as pool:
@@ -237,16 +240,22 @@ def train_allocation(
         state = run.learn(teachers, state, curve, mark)
         show("measuring the policy")
         learned = with_weights(start, state.mean)
-        taught = spill_change(run.measure(teachers, lambda unit: learned).values())
+        taught = list(run.measure(teachers, lambda unit: learned).values())
         # Without proof that corrections help, the compiler's own rule is the better guess.
-        is_corrected = plan.kind != "evict" or taught.high < 0
-        policy = learned if is_corrected else start
+        is_corrected = plan.kind != "evict" or is_better(taught)
+        policy = learned if is_corrected else rule
         save_policy(policy, out / "policy.npz")
         others = [unit for unit in ready if unit.project in plan.held_out]
         found = list(run.measure(others, lambda unit: policy).values())
     is_complete, changes = state.step >= plan.steps, _by_project(found)
     trained = AllocationTraining(
-        policy, curve, taught, changes, is_corrected, is_complete, run.skipped
+        policy,
+        curve,
+        cost_changes(taught),
+        changes,
+        is_corrected,
+        is_complete,
+        run.skipped,
     )
     report = {**asdict(trained), "policy": plan.kind}
     (out / "report.json").write_text(json.dumps(report, indent=2))
@@ -268,17 +277,20 @@ def _mark(units: Sequence[Unit], compiler: ClangCompiler, plan: AllocationPlan) 
     """A text that tells a training's kind, options and files from others."""
     teachers = [unit for unit in units if unit.project not in plan.held_out]
     files = "".join(fingerprint(unit, compiler.clang) for unit in teachers)
-    return json.dumps([plan.kind, plan.seed, plan.batch, zlib.crc32(files.encode())])
+    weights = () if plan.start is None else plan.start.correction.weights.ravel()
+    start = zlib.crc32(repr([float(each) for each in weights]).encode())
+    numbers = (plan.seed, plan.batch, zlib.crc32(files.encode()), start)
+    return json.dumps([plan.kind, *numbers])
 
 
-def _by_project(found: Sequence[FunctionCycles]) -> dict[str, SpillChange]:
-    """The change of each project, and of all."""
+def _by_project(found: Sequence[FunctionCosts]) -> dict[str, CostChanges]:
+    """The changes of each project, and of all."""
     projects = sorted({each.project for each in found})
     changes = {
-        project: spill_change([each for each in found if each.project == project])
+        project: cost_changes(each for each in found if each.project == project)
         for project in projects
     }
-    return {**changes, "all": spill_change(found)} if found else {}
+    return {**changes, "all": cost_changes(found)} if found else {}
 
 
 def _number(unit: str, function: str) -> int:

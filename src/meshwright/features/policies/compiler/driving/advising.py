@@ -15,10 +15,6 @@ from meshwright.features.policies.compiler.driving.commands import (
 )
 from meshwright.features.policies.compiler.driving.sections import text_bytes
 from meshwright.features.policies.compiler.driving.settings import Settings
-from meshwright.features.policies.compiler.driving.spills import (
-    recorded_cycles,
-    spill_flags,
-)
 
 _IDLE_S = 5.0
 """Seconds without CPU time of the compiler after which the policy is taken to hang."""
@@ -54,22 +50,18 @@ def advise(
     """Compile with a policy's decisions; plainly if there are none.
 
     Where the policy has overruled the compiler, and settings say so, the file is compiled
-    plainly as well. The smaller object is kept, or that with less spill code if the policy
-    allocates registers.
+    plainly as well, and the smaller object is kept.
     """
     out = call.path(object_of(call.arguments, source))
     note: dict[str, object] = {"before": 0, "after": 0, "fault": ""}
     note |= {"object": os.path.relpath(out, settings.root), "decisions": 0}
-    advised, *records = (
-        out.with_name(f".{out.name}.{end}")
-        for end in ("advised", "spills", "plain-spills")
-    )
-    measured = settings.check and settings.decides != "inline"
-    flags = [spill_flags(str(record)) if measured else () for record in records]
-    asking = [*command, *dependency_flags(call.arguments, source), *flags[0]]
+    advised = out.with_name(f".{out.name}.advised")
+    asking = [*command, *dependency_flags(call.arguments, source)]
     try:
         try:
-            note |= _advised(settings, call, asking, advised)
+            answers, printed = ask(settings, call, asking, advised)
+            call.tell(printed)
+            note |= answers
         except (OSError, ValueError) as fault:
             note["fault"] = str(fault) or type(fault).__name__
             advised.unlink(missing_ok=True)
@@ -79,25 +71,19 @@ def advise(
                 return status
         is_checked = bool(note.get("changed")) and settings.check and advised.exists()
         if is_checked:
-            call.run([*command, *flags[1]], subprocess.DEVNULL)
+            call.run(command, subprocess.DEVNULL)
         with contextlib.suppress(OSError, ValueError, struct.error):
-            note |= _kept(out, advised, records if measured else [], checked=is_checked)
+            note |= _kept(out, advised, checked=is_checked)
         if advised.exists():
             advised.replace(out)
     finally:
-        for file in (advised, *records):
-            file.unlink(missing_ok=True)
+        advised.unlink(missing_ok=True)
     settings.notes.append(note)
     return 0
 
 
-def _kept(
-    out: Path, advised: Path, records: list[Path], *, checked: bool
-) -> dict[str, object]:
-    """Figures of the plain and the kept object; a worse advised one is removed.
-
-    records: of the spill code of the advised and the plain object, if that decides.
-    """
+def _kept(out: Path, advised: Path, *, checked: bool) -> dict[str, object]:
+    """Sizes of the plain and the kept object; a larger advised one is removed."""
     if not advised.exists():
         size = text_bytes(out)
         return {"before": size, "after": size}
@@ -105,21 +91,15 @@ def _kept(
     if not checked:
         return {"before": after, "after": after}
     before = text_bytes(out)
-    note: dict[str, object] = {}
-    is_worse = after > before
-    if records:
-        cycles, plain = (sum(recorded_cycles(record).values()) for record in records)
-        is_worse = cycles > plain
-        note = {"cycles_before": plain, "cycles_after": min(plain, cycles)}
-    if is_worse:
+    if after > before:
         advised.unlink()
-    return {"before": before, "after": before if is_worse else after, **note}
+    return {"before": before, "after": min(before, after)}
 
 
-def _advised(
+def ask(
     settings: Settings, call: CompilerCall, command: list[str], out: Path
-) -> dict[str, object]:
-    """Make an object with a policy: counts of its answers.
+) -> tuple[dict[str, object], bytes]:
+    """Make a file with a policy: counts of its answers, and what the compiler prints.
 
     `OSError` or `ValueError` if the policy's process is gone, fails or hangs.
     """
@@ -143,8 +123,7 @@ def _advised(
         answers = json.loads(line.makefile().readline() or "{}")
         if answers.get("fault") or "decisions" not in answers:
             raise ValueError(answers.get("fault") or "the policy process ended")
-        call.tell(printed)
-        return answers
+        return answers, printed
 
 
 def _wait(

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 
 from meshwright.features.policies.compiler.driving.advising import advise
+from meshwright.features.policies.compiler.driving.allocating import allocate
 from meshwright.features.policies.compiler.driving.calls import CompilerCall
 from meshwright.features.policies.compiler.driving.commands import (
     is_own,
@@ -53,8 +54,16 @@ def _record(
     return status
 
 
+def _advise(
+    settings: Settings, call: CompilerCall, command: list[str], source: str
+) -> int:
+    """Compile with a policy, in the way of its kind."""
+    is_weighed = settings.check and settings.decides != "inline"
+    return (allocate if is_weighed else advise)(settings, call, command, source)
+
+
 _MODES: dict[str, Callable[[Settings, CompilerCall, list[str], str], int]] = {
     "record": _record,
     "replay": replay,
-    "advise": advise,
+    "advise": _advise,
 }

@@ -26,8 +26,10 @@ class ObjectSizes:
 
     sites: inlined calls in its replay file. stale: those that this source lacks.
     decisions: those that a policy took. changed: those in which it overruled the compiler.
-    cycles_before, cycles_after: modelled cycles of spill code in one call of each function,
-        if a policy of register allocation was checked.
+    improved: functions that a policy allocates, which makes them better; others are the
+        compiler's own. cycles_before, cycles_after: modelled cycles of spill code in one
+        call of each function, and operations_before, operations_after, micro-operations
+        that it runs, if a policy of register allocation was checked.
     fault: why the object is the compiler's own; "" if nothing went wrong.
     """
 
@@ -39,8 +41,11 @@ class ObjectSizes:
     is_tuned: bool = False
     decisions: int = 0
     changed: int = 0
+    improved: int = 0
     cycles_before: float = 0
     cycles_after: float = 0
+    operations_before: float = 0
+    operations_after: float = 0
     fault: str = ""
 
 
@@ -103,8 +108,8 @@ def build_with_policy(
     """Run a build with a learned policy: its exit status, and its objects.
 
     check: whether to compile a file plainly as well where the policy has overruled the
-    compiler, and to keep the smaller object, or that with less spill code if the policy
-    allocates registers.
+    compiler, and to keep the smaller object. If the policy allocates registers, each
+    function is kept as it is better.
     """
     kind = read_policy(policy).kind
     with policy_process(policy) as (path, _):

@@ -10,8 +10,9 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.errors import PolicyError
+from meshwright.features.policies.compiler.allocation.cost_change import CostChange
 from meshwright.features.policies.compiler.allocation.journal import EvolutionPoint
-from meshwright.features.policies.compiler.allocation.spill_change import SpillChange
+from meshwright.features.policies.compiler.allocation.policies import AllocationPolicy
 from meshwright.features.policies.compiler.allocation.train import (
     AllocationPlan,
     AllocationTraining,
@@ -20,6 +21,8 @@ from meshwright.features.policies.compiler.allocation.train import (
 from meshwright.features.policies.compiler.compiler import ClangCompiler
 from meshwright.features.policies.compiler.corpus import Unit, read_corpus
 from meshwright.features.policies.compiler.learned.fitting import TransferPoint
+from meshwright.features.policies.compiler.learned.inline_policy import InlinePolicy
+from meshwright.features.policies.compiler.learned.policy_file import read_policy
 from meshwright.features.policies.compiler.learned.train import (
     ProjectSize,
     TrainingPlan,
@@ -44,6 +47,10 @@ def train_command(  # noqa: PLR0913  the options of a command
     steps: Annotated[
         int, Option(min=0, help="evict, priority: steps of the evolution strategy")
     ] = 60,
+    start: Annotated[
+        Path | None,
+        Option(help="evict, priority: policy where training starts; else clang's rule"),
+    ] = None,
     seconds: Annotated[float, Option(min=1, help="time for measuring")] = 3600,
     workers: Annotated[int, Option(min=1, help="compilations at once")] = 2,
     seed: Annotated[int, Option(min=0, help="of orders and perturbations")] = 0,
@@ -59,6 +66,7 @@ def train_command(  # noqa: PLR0913  the options of a command
             f"what to train is {kind!r}; wanted inline, evict or priority"
         )
     units = read_corpus(corpus)
+    first = None if start is None else _first_policy(kind, start)
     names = [name.strip() for name in held_out.split(",") if name.strip()]
     others = frozenset(names or _every_fourth(units))
     console = make_console()
@@ -71,10 +79,10 @@ def train_command(  # noqa: PLR0913  the options of a command
             remarks: list[str] = []
         else:
             plan = AllocationPlan(
-                kind, others, seconds, steps=steps, workers=workers, seed=seed
+                kind, others, seconds, steps, workers=workers, seed=seed, start=first
             )
             trained = train_allocation(units, compiler, out, plan, show)
-            tables = [_steps_table(trained.curve), _spill_table(trained)]
+            tables = [_steps_table(trained.curve), _cost_table(trained)]
             remarks = _remarks(trained)
     if as_json:
         print((out / "report.json").read_text())
@@ -85,6 +93,14 @@ def train_command(  # noqa: PLR0913  the options of a command
         print(remark)
     if trained.skipped:
         print(f"{len(trained.skipped)} units taught nothing: {trained.skipped[0]}")
+
+
+def _first_policy(kind: str, path: Path) -> AllocationPolicy:
+    """The policy where a training starts."""
+    policy = read_policy(path)
+    if isinstance(policy, InlinePolicy) or policy.kind != kind:
+        raise PolicyError(f"{path} has a policy of {policy.kind}; wanted one of {kind}")
+    return policy
 
 
 def _every_fourth(units: Sequence[Unit]) -> list[str]:
@@ -129,40 +145,45 @@ _ROWS = 12
 def _steps_table(curve: Sequence[EvolutionPoint]) -> Table:
     every = max(1, -(-len(curve) // _ROWS))
     rows = [
-        (f"{point.step + 1}", f"{point.functions}", f"{point.change:+.2%}")
+        (
+            f"{point.step + 1}",
+            f"{point.functions}",
+            f"{point.change:+.2%}",
+            f"{point.operations:+.2%}",
+        )
         for place, point in enumerate(curve)
         if (len(curve) - 1 - place) % every == 0
     ]
-    return Table((">step", ">functions", ">spill code, perturbed"), tuple(rows))
+    titles = (">step", ">functions", ">spill code, perturbed", ">operations")
+    return Table(titles, tuple(rows))
 
 
-def _spill_table(trained: AllocationTraining) -> Table:
+def _cost_table(trained: AllocationTraining) -> Table:
     found = {"(taught)": trained.taught, **trained.held_out}
-    rows = [_spill_row(name, change) for name, change in found.items()]
+    rows = [
+        (
+            name,
+            f"{changes.cycles.functions}",
+            _mean(changes.cycles),
+            _mean(changes.operations),
+            f"{changes.kept_cycles.mean:+.2%}",
+            f"{changes.kept_operations.mean:+.2%}",
+        )
+        for name, changes in found.items()
+    ]
     titles = (
         "held out",
         ">functions",
-        ">fewer cycles",
-        ">more",
-        ">mean change",
-        ">95 % interval",
-        ">change of sum",
-        ">95 % interval",
+        ">spill code (95 %)",
+        ">operations (95 %)",
+        ">built, spill code",
+        ">operations",
     )
     return Table(titles, tuple(rows))
 
 
-def _spill_row(name: str, change: SpillChange) -> tuple[str, ...]:
-    return (
-        name,
-        f"{change.functions}",
-        f"{change.better}",
-        f"{change.worse}",
-        f"{change.mean:+.2%}",
-        f"{change.low:+.2%} to {change.high:+.2%}",
-        f"{change.total:+.2%}",
-        f"{change.total_low:+.2%} to {change.total_high:+.2%}",
-    )
+def _mean(change: CostChange) -> str:
+    return f"{change.mean:+.2%} ({change.low:+.2%} to {change.high:+.2%})"
 
 
 def _remarks(trained: AllocationTraining) -> list[str]:
@@ -172,7 +193,7 @@ def _remarks(trained: AllocationTraining) -> list[str]:
         remarks.append("time ended before the last step: run it again to go on")
     if not trained.is_corrected:
         remarks.append(
-            "what was learned does not make spill code less on functions that taught: the"
-            " policy is the compiler's own rule"
+            "what was learned does not make spill code and operations less on functions"
+            " that taught: the policy is the compiler's own rule"
         )
     return remarks

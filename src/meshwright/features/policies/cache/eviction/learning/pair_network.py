@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshwright.features.policies.cache.eviction.learning.histories import FEATURES
 from meshwright.search.compiled import (
     compiled,
     compiled_in_place,
@@ -13,14 +14,28 @@ from meshwright.search.compiled import (
 _UNITS = 16
 """Units of the network's hidden layer."""
 
+_INPUTS = FEATURES + 1
+"""Its inputs: the features of an object, and a 1 for the bias."""
+
+_AT_ONCE = 7
+"""Inputs that are added to a sum before it is stored."""
+
 _SHARE = np.float32(1 / 160)
 """What a feature of 8 bits is multiplied with: it counts eighths of an octave."""
 
 _RATE, _MOMENT, _SCALE = 0.003, np.float32(0.9), np.float32(0.999)
 """Adam's rate of learning, and the decay of its means and of its mean squares."""
 
+_SETTLED = 10_000
+"""Updates after which the rate is no longer corrected for the first ones."""
+
 _LEAST = np.float32(1e-6)
 """What is added to the root of a mean square, which may be 0."""
+
+
+_NOTHING = np.float32(1e-30)
+"""A mean up to which it counts as 0, since it changes no weight. Means of units without
+gradients would else become subnormal numbers, which are slow."""
 
 
 class PairNetwork(NamedTuple):
@@ -30,8 +45,8 @@ class PairNetwork(NamedTuple):
     out: weights of the hidden units in the score.
     slopes, squares: Adam's means of the gradients and of their squares, the row of `out`
         below those of `weights`.
-    steps: number of updates.
-    features, units: of two objects that are compared, the features as shares, with a 1 at
+    steps: number of updates. rate: that of the last one, corrected for the first ones.
+    features, units: of the objects that are compared, the features as shares, with a 1 at
         the end for the bias, and the hidden units' values.
     """
 
@@ -40,37 +55,41 @@ class PairNetwork(NamedTuple):
     slopes: np.ndarray
     squares: np.ndarray
     steps: np.ndarray
+    rate: np.ndarray
     features: np.ndarray
     units: np.ndarray
 
 
 @compiled
-def random_network(features: int, seed: int) -> PairNetwork:
-    """A network with random weights."""
+def random_network(objects: int, seed: int) -> PairNetwork:
+    """A network with random weights, which scores some objects at once, at least two."""
     np.random.seed(seed)
-    weights = np.random.standard_normal((features + 1, _UNITS)) / np.sqrt(features)
+    weights = np.random.standard_normal((_INPUTS, _UNITS)) / np.sqrt(FEATURES)
     out = np.random.standard_normal(_UNITS) / np.sqrt(_UNITS)
-    shape = (features + 2, _UNITS)
+    shape = (_INPUTS + 1, _UNITS)
     return PairNetwork(
         weights.astype(np.float32),
         out.astype(np.float32),
         np.zeros(shape, np.float32),
         np.zeros(shape, np.float32),
         np.zeros(1, np.int64),
-        np.ones((2, features + 1), np.float32),
-        np.zeros((2, _UNITS), np.float32),
+        np.zeros(1, np.float32),
+        np.ones((objects, _INPUTS), np.float32),
+        np.zeros((objects, _UNITS), np.float32),
     )
 
 
 @compiled_in_place
-def score(network: PairNetwork, codes: np.ndarray) -> float:
-    """How well an object can be evicted, beside others of the same time.
+def score(network: PairNetwork, codes: np.ndarray, values: np.ndarray) -> None:
+    """Write how well objects can be evicted, beside others of the same time.
 
-    codes: the object's features as numbers of 8 bits.
+    codes: [N, F], features of the objects as numbers of 8 bits. values: [N].
     """
-    features, units = network.features[0], network.units[0]
-    _shares(codes, features)
-    return _score(network.weights, network.out, features, units)
+    for one in range(len(codes)):
+        _shares(codes[one], network.features[one])
+    _fill_units(network.weights, network.features, network.units, len(codes))
+    for one in range(len(codes)):
+        values[one] = _score(network.out, network.units[one])
 
 
 @compiled_to_vectors
@@ -81,26 +100,43 @@ def _shares(codes: np.ndarray, features: np.ndarray) -> None:
 
 
 @compiled_to_vectors
-def _score(
-    weights: np.ndarray, out: np.ndarray, features: np.ndarray, units: np.ndarray
-) -> float:
-    """An object's score; writes the hidden units' values before their threshold.
+def _fill_units(
+    weights: np.ndarray, features: np.ndarray, units: np.ndarray, count: int
+) -> None:
+    """Write the hidden units' values before their threshold, of the first objects.
 
-    Four units at a time, so that their sums stay in registers.
+    The bounds of the outer loops are constants, which makes the places in arrays cheap, but
+    not those of the inner ones: they would be unrolled, and have no vectors.
     """
     none = np.float32(0)
+    for one in range(count):
+        x, row = features[one], units[one]
+        for unit in range(len(row)):
+            row[unit] = none
+        for k in range(0, _INPUTS - _INPUTS % _AT_ONCE, _AT_ONCE):
+            a, b, c, d = x[k], x[k + 1], x[k + 2], x[k + 3]
+            e, f, g = x[k + 4], x[k + 5], x[k + 6]
+            for unit in range(len(row)):
+                total = row[unit] + weights[k, unit] * a
+                total += weights[k + 1, unit] * b
+                total += weights[k + 2, unit] * c
+                total += weights[k + 3, unit] * d
+                total += weights[k + 4, unit] * e
+                total += weights[k + 5, unit] * f
+                row[unit] = total + weights[k + 6, unit] * g
+        for k in range(_INPUTS - _INPUTS % _AT_ONCE, _INPUTS):
+            for unit in range(len(row)):
+                row[unit] += weights[k, unit] * x[k]
+
+
+@compiled_to_vectors
+def _score(out: np.ndarray, units: np.ndarray) -> float:
+    """An object's score, by the values of its hidden units."""
+    none = np.float32(0)
     total = none
-    for unit in range(0, _UNITS, 4):
-        a, b, c, d = none, none, none, none
-        for k in range(len(features)):
-            feature = features[k]
-            a += weights[k, unit] * feature
-            b += weights[k, unit + 1] * feature
-            c += weights[k, unit + 2] * feature
-            d += weights[k, unit + 3] * feature
-        units[unit], units[unit + 1], units[unit + 2], units[unit + 3] = a, b, c, d
-        total += max(a, none) * out[unit] + max(b, none) * out[unit + 1]
-        total += max(c, none) * out[unit + 2] + max(d, none) * out[unit + 3]
+    for unit in range(0, _UNITS, 2):
+        one, other = max(units[unit], none), max(units[unit + 1], none)
+        total += one * out[unit] + other * out[unit + 1]
     return float(total)
 
 
@@ -112,15 +148,16 @@ def learn(
     better, worse = network.features[0], network.features[1]
     _shares(better_codes, better)
     _shares(worse_codes, worse)
-    weights, out = network.weights, network.out
+    _fill_units(network.weights, network.features, network.units, 2)
     ups, downs = network.units[0], network.units[1]
-    margin = _score(weights, out, better, ups) - _score(weights, out, worse, downs)
+    margin = _score(network.out, ups) - _score(network.out, downs)
     pull = np.float32(-1 / (1 + np.exp(margin)))
     network.steps[0] += 1
-    step = min(network.steps[0], 10_000)
-    rate = np.float32(_RATE * np.sqrt(1 - _SCALE**step) / (1 - _MOMENT**step))
-    _pull_out(network, pull, rate)
-    _pull_weights(network, rate)
+    step = network.steps[0]
+    if step <= _SETTLED:
+        network.rate[0] = _RATE * np.sqrt(1 - _SCALE**step) / (1 - _MOMENT**step)
+    _pull_out(network, pull, network.rate[0])
+    _pull_weights(network, network.rate[0])
 
 
 @compiled_to_vectors
@@ -131,7 +168,7 @@ def _pull_out(
     out, ups, downs = network.out, network.units[0], network.units[1]
     slopes, squares = network.slopes[-1], network.squares[-1]
     none = np.float32(0)
-    for unit in range(_UNITS):
+    for unit in range(len(out)):
         up, down = ups[unit], downs[unit]
         weight = out[unit] * pull
         ups[unit] = weight if up > 0 else none
@@ -161,6 +198,7 @@ def _means(
     mean: np.float32, square: np.float32, slope: np.float32
 ) -> tuple[np.float32, np.float32]:
     """Adam's means of gradients and of their squares, after one more gradient."""
-    one = np.float32(1)
+    one, none = np.float32(1), np.float32(0)
     mean = _MOMENT * mean + (one - _MOMENT) * slope
-    return mean, _SCALE * square + (one - _SCALE) * slope * slope
+    square = _SCALE * square + (one - _SCALE) * slope * slope
+    return mean if abs(mean) > _NOTHING else none, square if square > _NOTHING else none
