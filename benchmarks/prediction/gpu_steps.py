@@ -27,8 +27,7 @@ from benchmarks.prediction.published_jax import jax_cases, llama2_7b
 from benchmarks.prediction.published_steps import MEGATRON, SCALING, Case
 from meshwright.machine import Curve, Machine, load_machine
 
-CASES = (*MEGATRON, llama2_7b(), *jax_cases(scan=True))
-WRITTEN_OUT = jax_cases(scan=False)
+CASES = (*MEGATRON, llama2_7b(), *jax_cases())
 
 PRESET = {"a100-80g": 0.93, "h100": 0.85}
 """Clocks of long runs, as shares of that of short ones, in the presets' efficiencies."""
@@ -42,7 +41,7 @@ CLOCKS = {
 }
 """Clocks to choose from; of H100 within the range that its preset states."""
 
-PARTS = {"cases": CASES, "written_out": WRITTEN_OUT, "scaling": SCALING}
+PARTS = {"cases": CASES, "scaling": SCALING}
 
 Row = dict[str, float]
 
