@@ -181,7 +181,7 @@ class Chip:
         return max(found) or self.flops_per_s["float32"]
 
     def waiting(self) -> "Chip":
-        """One of several such chips, which all wait for the slowest of them."""
+        """The chip among several of its kind, which all wait for the slowest of them."""
         if self.slowest_share == 1:
             return self
         stated = {"product": Curve(((1.0, 1.0),)), **self.efficiency}

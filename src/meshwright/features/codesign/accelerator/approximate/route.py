@@ -209,7 +209,7 @@ class _Judge:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What tells the network, its tables and its inputs from others."""
+        """A digest that tells the network, its tables and its inputs from others."""
         found = hashlib.sha256(repr(self.chip.design.chip).encode())
         tables = [multiplier.table for multiplier in self.kinds.values()]
         for array in (self.inputs, self.labels, *self.network.weights, *tables):
