@@ -36,8 +36,8 @@ class Config:
     buckets, max_distance: of relative positions; farther ones share the last bucket.
     rate: relative to the size of a parameter.
     scan: one traced block for all layers of a kind, or every layer for itself.
-    dropout: share of the elements that are dropped, by the random numbers "dropout"; the
-        same ones at all positions.
+    dropout: share of the elements that are dropped, the same ones at all positions, by the
+        random numbers "dropout", which a step of one's own gives to `apply`.
     """
 
     layers: int
@@ -59,6 +59,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check_numbers(self)
+        if self.dropout >= 1:
+            raise ValueError(f"dropout is {self.dropout}; wanted 0 or more, below 1")
         if self.buckets < 4 or self.buckets % 4:
             raise ValueError(
                 "buckets are halved for the two directions, and again for near and far "

@@ -32,7 +32,8 @@ class Config:
     """The sizes of a model, of its images and of its batch.
 
     scan: one traced block for all layers, or every layer for itself.
-    dropout: share of the elements that are dropped, by the random numbers "dropout".
+    dropout: share of the elements that are dropped, by the random numbers "dropout", which
+        a step of one's own gives to `apply`; the targets here give none.
     """
 
     layers: int
@@ -50,6 +51,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check_numbers(self)
+        if self.dropout >= 1:
+            raise ValueError(f"dropout is {self.dropout}; wanted 0 or more, below 1")
         if self.d_model % self.heads:
             what = f"d_model {self.d_model}"
             raise ValueError(f"{self.heads} heads do not divide {what}")

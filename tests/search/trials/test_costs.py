@@ -104,7 +104,7 @@ def test_a_front_answers_in_the_users_figures():
 
 def test_an_empty_front_says_which_constraint_excludes_most():
     front = _front((0.9, 5, 500), (0.8, 2, 400), (0.8, 2, 5))
-    assert "2 of them failed for: bytes <= 100 (the nearest is 5)" in str(front)
+    assert "2 of them failed for: bytes <= 100 (the nearest is 400)" in str(front)
     with pytest.raises(SearchError, match="bytes <= 100"):
         front.best()
 

@@ -69,6 +69,19 @@ def test_a_journal_of_another_evaluation_is_refused(tmp_path):
     assert str(run_trials(STUDY, Priced("slow"), **args)) == str(whole)
 
 
+def test_an_identity_is_kept_as_a_journal_has_it(tmp_path):
+    evaluate, args = Priced("fast"), {"trials": 4, "journal": tmp_path / "a.jsonl"}
+    evaluate.identity = {"sizes": (1, 2), 3: "three"}
+    whole = run_trials(STUDY, evaluate, **args)
+    assert str(run_trials(STUDY, evaluate, **args)) == str(whole)
+    with pytest.raises(SearchError, match="another evaluation, in sizes"):
+        run_trials(STUDY, figures, **args)
+    for faulty in ("text", {"a": float("nan")}, {"a": figures}):
+        evaluate.identity = faulty
+        with pytest.raises(SearchError, match="which a journal cannot keep"):
+            run_trials(STUDY, evaluate, **args)
+
+
 def test_a_journal_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SearchError, match=r"cannot write a journal at .*file"):

@@ -42,11 +42,16 @@ def test_models_that_left_the_front_leave_the_folder(space, tmp_path):
     assert run(space, "--trials", 2, "--out", out).exit_code == 0
     (before,) = out.glob("model-*")
     (before / "notes.txt").write_text("mine")
+    mine = out / "model-best"
+    mine.mkdir()
+    (mine / "model.py").write_text("mine")
     assert run(space, "--trials", 60, "--resume", out).exit_code == 0
     points = json.loads((out / "front.json").read_text())["points"]
     kept = {f"model-{point['trial']:05d}" for point in points}
     assert before.name not in kept
-    assert {path.name for path in out.glob("model-*")} == kept | {before.name}
+    found = {path.name for path in out.glob("model-*")}
+    assert found == kept | {before.name, mine.name}
+    assert (mine / "model.py").exists()
     assert [path.name for path in before.iterdir()] == ["notes.txt"]
 
 

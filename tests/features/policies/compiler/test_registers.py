@@ -86,6 +86,8 @@ def test_a_copy_and_a_memory_access_cost_what_is_said() -> None:
         assert counted_operations(text) == {"f": tuple(11 * each for each in cost)}
     with pytest.raises(ValueError, match="does not tell how often the blocks"):
         counted_operations("f:  # @f\n# %bb.0:\n\tretq\n")
+    with pytest.raises(ValueError, match="no -masm=intel"):
+        counted_operations("\t.intel_syntax noprefix\nf:  # @f\n# %bb.0:\n\tret\n")
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
@@ -130,6 +132,8 @@ def test_texts_of_other_functions_are_not_mixed(
     text = text_of(cc, source)
     with pytest.raises(ValueError, match="other functions or tables"):
         mixed_text(text, text.replace("total", "other"), [])
+    with pytest.raises(ValueError, match="moves code out of functions"):
+        mixed_text(*2 * [text.replace("total", "OUTLINED_FUNCTION_0")], [])
     with pytest.raises(ValueError, match="debug information would no longer fit"):
         mixed_text(text_of(cc, source, ["-g"]), text, [])
     with pytest.raises(PolicyError, match="does not compile by itself"):

@@ -100,11 +100,12 @@ class Front:
     def _nearest(self, violated: str) -> str:
         """The value nearest to a limit that trials violate; "" for another reason."""
         measured = [trial.values for trial in self.trials if not trial.reason]
-        if not any(violated in self.goals.violations(values) for values in measured):
+        beyond = [v for v in measured if violated in self.goals.violations(v)]
+        if not beyond:
             return ""
         name, sign, _ = violated.rsplit(" ", 2)
         nearest = min if sign == "<=" else max
-        return f" (the nearest is {nearest(float(v[name]) for v in measured):.3g})"
+        return f" (the nearest is {nearest(float(v[name]) for v in beyond):.3g})"
 
     def costs_of(self, values: Mapping[str, float]) -> Floats:
         """A point given by objectives as costs; fails if one is missing."""

@@ -7,6 +7,7 @@ goes on asks its engine again, and takes the outcomes of known trials from the j
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +28,7 @@ def header_of(study: Study, evaluate: Any = None) -> dict[str, Any]:
     evaluate: its `identity`, if it has one, is what its figures depend on besides the
         candidate.
     """
-    identity = getattr(evaluate, "identity", None)
-    evaluation: dict[str, Any] = (
-        dict(identity) if isinstance(identity, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
-    )
+    evaluation = _identity_of(evaluate)
     return {
         "format": _FORMAT,
         "space": study.space.plain(),
@@ -44,6 +42,20 @@ def header_of(study: Study, evaluate: Any = None) -> dict[str, Any]:
         "first": list(study.first),
         **({"evaluation": evaluation} if evaluation else {}),
     }
+
+
+def _identity_of(evaluate: Any) -> dict[str, Any]:
+    """The `identity` of an evaluation as JSON has it; {} if it has none."""
+    identity = getattr(evaluate, "identity", {})
+    try:
+        if not isinstance(identity, Mapping):
+            raise TypeError("no dict")
+        return json.loads(json.dumps(dict(identity), allow_nan=False))  # pyright: ignore[reportUnknownArgumentType]
+    except (TypeError, ValueError) as fault:
+        raise SearchError(
+            f"the identity of the evaluation is {identity!r:.80}, which a journal cannot "
+            f"keep ({fault}); wanted a dict of numbers, texts and lists"
+        ) from None
 
 
 @dataclass(slots=True)
@@ -133,8 +145,8 @@ class TrialJournal:
 
 def _check_header(entry: dict[str, Any], header: dict[str, Any], path: Path) -> None:
     """Fail if a journal's first line does not describe this study."""
-    for name, here in header.items():
-        there = entry.get(name)
+    for name in (*header, *({"evaluation"} & set(entry) - set(header))):
+        there, here = entry.get(name), header.get(name, {})
         if there == here or (name == "evaluation" and name not in entry):
             continue  # journals of earlier versions do not tell evaluations apart
         if name in ("space", "evaluation") and isinstance(there, dict):

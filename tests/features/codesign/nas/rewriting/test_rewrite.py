@@ -109,6 +109,7 @@ def test_latency_can_be_what_falls(tmp_path: Path):
         (lambda y: y + 1, r"train has labels of int32\[128\] up to 2, .*\[16, 2\]"),
         (lambda y: y * 0.5, r"labels of float64\[128\]"),
         (lambda y: y - 1, r"numbers of classes from 0 on"),
+        (lambda y: y.astype(str), r"labels of <U\d+\[128\], and fn"),
         (lambda y: y[:, None], r"labels of int32\[128, 1\]"),
     ],
 )
@@ -122,5 +123,9 @@ def test_models_of_an_earlier_run_leave_the_folder(tmp_path: Path):
     stale = tmp_path / "model_7"
     stale.mkdir()
     (stale / "model.py").write_text("")
+    mine = tmp_path / "model_final"
+    mine.mkdir()
+    (mine / "weights.npz").write_text("")
     nas.rewrite(task(steps=2), trials=1, seeds=1, out=tmp_path)
     assert not stale.exists()
+    assert (mine / "weights.npz").exists()

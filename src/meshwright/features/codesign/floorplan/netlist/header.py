@@ -9,23 +9,23 @@ from meshwright.features.codesign.floorplan.netlist.canvas import Blockage, Canv
 
 _NUMBER = r"([-+0-9.eE]+)"
 _FIELDS = {
-    ("columns", "rows"): r"Columns\s*:\s*(\d+)\s+Rows\s*:\s*(\d+)",
-    ("width", "height"): rf"Width\s*:\s*{_NUMBER}\s+Height\s*:\s*{_NUMBER}",
+    ("columns", "rows"): r"Columns\s*:\s*(\d+)\s+Rows\s*:\s*(\d+)\s*$",
+    ("width", "height"): rf"Width\s*:\s*{_NUMBER}\s+Height\s*:\s*{_NUMBER}\s*$",
     ("routes_across", "routes_up"): (
-        rf"Routes per micron, hor\s*:\s*{_NUMBER}\s+ver\s*:\s*{_NUMBER}"
+        rf"Routes per micron, hor\s*:\s*{_NUMBER}\s+ver\s*:\s*{_NUMBER}\s*$"
     ),
     ("macro_across", "macro_up"): (
-        rf"Routes used by macros, hor\s*:\s*{_NUMBER}\s+ver\s*:\s*{_NUMBER}"
+        rf"Routes used by macros, hor\s*:\s*{_NUMBER}\s+ver\s*:\s*{_NUMBER}\s*$"
     ),
     ("smoothing",): r"Smoothing factor\s*:\s*(\d+)\s*$",
-    ("overlap_threshold",): rf"Overlap threshold\s*:\s*{_NUMBER}",
+    ("overlap_threshold",): rf"Overlap threshold\s*:\s*{_NUMBER}\s*$",
 }
 """Fields of the canvas in the header, and how the header spells them."""
 
 _BLOCKAGE = re.compile(rf"#\s*Blockage\s*:\s*{r'\s+'.join([_NUMBER] * 5)}\s*$")
 _LABEL = re.compile(
     r"#\s*(Columns|Width|Routes per micron|Routes used by macros|Smoothing factor"
-    r"|Overlap threshold|Blockage)\b[^:]*:"
+    r"|Overlap threshold|Blockage)(?:,\s*hor)?\s*:"
 )
 """Beginning of a line of the header that has to be read in full."""
 _EXAMPLES = {

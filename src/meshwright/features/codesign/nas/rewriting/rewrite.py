@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -179,7 +180,8 @@ def _result(
         models.append(model)
     if folder is not None:
         kept = {folder / f"model_{number}" for number in range(len(models))}
-        remove_folders(set(folder.glob("model_*")) - kept, _FILES)
+        known = {p for p in folder.iterdir() if re.fullmatch(r"model_\d+", p.name)}
+        remove_folders(known - kept, _FILES)
     failed = sum(bool(trial.reason) for trial in trials)
     found = Rewriting(less, original, tuple(models), len(trials) - 1, failed)
     if folder is not None:

@@ -85,10 +85,11 @@ class Task:
             labels = np.asarray(getattr(self, name)[1])
             is_whole = labels.ndim == 1 and labels.dtype.kind in "iu"
             most = shape[1] if len(shape) == 2 and is_whole else 0
-            if not 0 <= labels.min() <= labels.max() < most:
+            if not is_whole or not 0 <= labels.min() <= labels.max() < most:
+                largest = f" up to {labels.max()}" if is_whole else ""
                 raise NasError(
-                    f"{name} has labels of {labels.dtype}{list(labels.shape)} up to "
-                    f"{labels.max():g}, and fn gives scores {list(shape)}; wanted numbers "
+                    f"{name} has labels of {labels.dtype}{list(labels.shape)}{largest}, "
+                    f"and fn gives scores {list(shape)}; wanted numbers "
                     "of classes from 0 on, and a score for each class, or another loss"
                 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -170,7 +171,9 @@ def write_front(front: ModelFront, folder: Path, kind: str) -> list[tuple[Trial,
             text = json.dumps(data, indent=2)
             (place / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     kept = {place for _, place in places}
-    remove_folders(set(folder.glob(f"{kind}-*")) - kept, _FILES)
+    numbered = re.compile(rf"{kind}-\d{{5,}}")
+    known = {place for place in folder.iterdir() if numbered.fullmatch(place.name)}
+    remove_folders(known - kept, _FILES)
     return places
 
 
@@ -182,6 +185,7 @@ _TARGET = """\
 \"\"\"A model that a search found, as a target: its function and arguments.\"\"\"
 
 import json
+import re
 from pathlib import Path
 
 from meshwright.codesign import nas

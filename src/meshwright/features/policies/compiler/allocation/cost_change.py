@@ -155,6 +155,8 @@ def goals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def is_better(functions: Sequence[FunctionCosts]) -> bool:
     """Whether a policy is better than the compiler, by 95 % confidence."""
+    if len(functions) < 2:
+        return False
     sums = goals(log_changes(functions))
     error = sums.std() / np.sqrt(len(sums))
     return bool(sums.mean() + _CONFIDENT * error < 0)

@@ -72,7 +72,14 @@ def read_training(
             curve = [
                 EvolutionPoint(**point) for point in json.loads(str(arrays["curve"]))
             ]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as fault:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        zipfile.BadZipFile,
+    ) as fault:
         raise PolicyError(
             f"{path} has no state of a training ({fault}); remove it to begin again"
         ) from None

@@ -42,14 +42,17 @@ def allocate(
         note["before"] = note["after"] = text_bytes(out)
     asking = [*command, *dependency_flags(call.arguments, source)]
     try:
-        with tempfile.TemporaryDirectory(dir=out.parent) as place:
+        with tempfile.TemporaryDirectory(
+            prefix=".meshwright-", dir=out.parent
+        ) as place:
             folder = Path(place)
-            note |= _weighed(settings, call, asking, folder)
-            if note.get("improved"):
+            weighed = _weighed(settings, call, asking, folder)
+            if weighed.get("improved"):
                 flags = [*unit_flags(call.arguments, source), *settings.flags]
                 _assemble(settings, call, flags, folder)
                 note["after"] = text_bytes(folder / "mixed.o")
                 (folder / "mixed.o").replace(out)
+            note |= weighed
     except (OSError, ValueError, struct.error, subprocess.TimeoutExpired) as fault:
         note["fault"] = str(fault) or type(fault).__name__
     settings.notes.append(note)

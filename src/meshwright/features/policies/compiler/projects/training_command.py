@@ -97,6 +97,8 @@ def train_command(  # noqa: PLR0913  the options of a command
 
 def _first_policy(kind: str, path: Path) -> AllocationPolicy:
     """The policy where a training starts."""
+    if kind == "inline":
+        raise PolicyError("--start names a policy of evict or priority to go on from")
     policy = read_policy(path)
     if isinstance(policy, InlinePolicy) or policy.kind != kind:
         raise PolicyError(f"{path} has a policy of {policy.kind}; wanted one of {kind}")

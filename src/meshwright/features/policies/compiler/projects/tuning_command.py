@@ -161,7 +161,8 @@ def _cost_line(sizes: Sequence[ObjectSizes]) -> str:
 def _change_of(pairs: Sequence[tuple[float, float]]) -> str:
     """The sums before and after, and their change."""
     before, after = (sum(column) for column in zip(*pairs, strict=True))
-    return f"{before:,.0f} -> {after:,.0f} ({after / max(before, 1e-9) - 1:+.2%})"
+    change = after / before - 1 if before else 0.0
+    return f"{before:,.0f} -> {after:,.0f} ({change:+.2%})"
 
 
 def _change(unit: TunedUnit) -> str:

@@ -1,7 +1,7 @@
 """One assembler text from the functions of two, which differ in register allocation.
 
 Functions are allocated independently of each other, so that each one's code can be taken
-from either text.
+from either text. Code that the compiler moves out of several functions is not one's own.
 """
 
 import re
@@ -65,6 +65,10 @@ def _split(text: str) -> tuple[list[_Function], str]:
         names, sections = _BEGIN.findall(part), _SECTION.findall(part)
         if len(names) != 1:
             raise ValueError("the code does not tell where its functions begin")
+        if names[0].startswith("OUTLINED_FUNCTION"):
+            raise ValueError(
+                "the compiler moves code out of functions, which belongs to several"
+            )
         section = sections[-1] if sections else section
         functions.append(_Function(names[0], part + "\n", section))
     return functions, end

@@ -28,7 +28,9 @@ _READ_AND_WRITE = (
 )
 """x86 instructions that read and write their last operand, which may be in memory."""
 
-_WRITE = ("mov", "vmov", "set", "st", "fst", "fist", "pextr", "vpextr", "vextract")
+_WRITE = ("mov", "vmov", "set", "st", "fst", "fist", "pextr", "vpextr", "vextract",
+    "extractps", "vextractps", "vmaskmov", "vpmaskmov",
+)  # fmt: skip
 """x86 instructions that only write their last operand."""
 
 
@@ -53,8 +55,10 @@ def counted_operations(text: str) -> dict[str, Operations]:
     """Micro-operations in one call, by function, of assembler text that these flags make.
 
     Accesses of memory are known for x86 and AArch64. `ValueError` if no frequencies are
-    told.
+    told, or operands are written in Intel's order.
     """
+    if "\t.intel_syntax" in text:
+        raise ValueError("the code is written in Intel's syntax; wanted no -masm=intel")
     counted: dict[str, Operations] = {}
     for name, blocks, frequencies in _functions(text):
         if not frequencies or len(blocks) != len(frequencies):
