@@ -15,6 +15,7 @@ from meshwright.features.policies.compiler.allocation.cost_change import (
     FunctionCosts,
     cost_change,
     cost_changes,
+    is_better,
 )
 from meshwright.features.policies.compiler.allocation.evolution import (
     EvolutionState,
@@ -433,3 +434,14 @@ def test_a_build_leaves_files_with_debug_information(
     assert status == 0
     assert "build without it (--flags=-g0)" in sizes.fault
     assert (tmp_path / "f.o").read_bytes() == cc.compile("f.c", ["-g", "-O2"]).object
+
+
+def test_no_policy_is_better_by_less_than_two_functions() -> None:
+    before, after = (
+        FunctionCost(4.0, 10.0, 10.0, 10.0),
+        FunctionCost(1.0, 9.0, 9.0, 9.0),
+    )
+    one = FunctionCosts("zlib", before, after)
+    assert not is_better([])
+    assert not is_better([one])
+    assert is_better([one, one])
