@@ -282,7 +282,7 @@ class JsonLines:
 
     def read[T](self, read_entry: Callable[[Any], T]) -> list[T]:
         """The entries that `read_entry` makes; an incomplete last line is removed."""
-        text = read_text(self.path, self.error, f"each {self.what}")
+        text = read_text(self.path, self.error, f"lines, one {self.what} in each,")
         *lines, rest = text.split("\n")
         entries: list[T] = []
         for number, line in enumerate(lines, 1):
