@@ -128,6 +128,8 @@ def rewrite(  # noqa: PLR0913  an option each
         raise NasError(f"seeds is {seeds}; wanted a whole number of 1 or more")
     folder = None if out is None else Path(out)
     problem = RewriteProblem(task, cost_function(less, machine), method, seed, seeds)
+    if folder is not None:
+        source_of(problem.original, "")  # fails before the search, not after it
     found = tried_rewrites(problem, trials, folder, on_trial=on_trial, say=say)
     return _result(problem, found, less, folder)
 

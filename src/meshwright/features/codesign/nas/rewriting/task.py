@@ -62,9 +62,17 @@ class Task:
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):
             x, y = getattr(self, name)
+            for part in (x, y):
+                if not hasattr(part, "shape"):
+                    kind = type(part).__name__
+                    raise NasError(f"{name} has a {kind}; wanted arrays [N, ...]")
             if len(x) != len(y) or not len(x):
                 what = f"{name} has {len(x)} inputs and {len(y)} targets"
                 raise NasError(f"{what}; wanted as many of both, at least one")
+            if x.shape[1:] != self.train[0].shape[1:]:
+                here, there = list(x.shape[1:]), list(self.train[0].shape[1:])
+                what = f"an input of {name} has the shape {here}"
+                raise NasError(f"{what}; wanted {there}, as those of train have")
         if min(self.steps, self.batch) < 1:
             what = f"steps {self.steps} and batch {self.batch}"
             raise NasError(f"{what}: wanted whole numbers of 1 or more")
@@ -74,9 +82,24 @@ class Task:
         params = jax.eval_shape(self.init, jax.random.key(0))
         x = self.train[0]
         batch = jax.ShapeDtypeStruct((self.batch, *x.shape[1:]), x.dtype)
+        scores = jax.eval_shape(self.fn, params, batch)
         if self.loss is cross_entropy:
-            self._check_classes(jax.eval_shape(self.fn, params, batch))
+            self._check_classes(scores)
+        self._check_figures(scores)
         return capture_network(self.fn, params, batch)
+
+    def _check_figures(self, scores: Any) -> None:
+        """Fail unless the loss is a number, and the score one for each example."""
+        y = self.train[1]
+        targets = jax.ShapeDtypeStruct((self.batch, *y.shape[1:]), y.dtype)
+        for name, wanted in (("loss", ()), ("score", (self.batch,))):
+            found = jax.eval_shape(getattr(self, name), scores, targets)
+            shape = getattr(found, "shape", None)
+            if shape != wanted or (name == "loss" and found.dtype.kind != "f"):
+                given = "no array" if shape is None else f"{found.dtype}{list(shape)}"
+                what = f"{name} gives {given} for a batch of {self.batch}"
+                allowed = "one float" if name == "loss" else f"{list(wanted)}"
+                raise NasError(f"{what}; wanted {allowed}")
 
     def _check_classes(self, scores: Any) -> None:
         """Fail for labels that are no class of the model's scores [B, K]."""
@@ -141,6 +164,8 @@ def _trained(
     for number, at in enumerate(_batches(len(x), task.batch, task.steps, seed)):
         state = step(state, np.float32(number), x[at], y[at])
     weights = state[0]
+    if not all(bool(jnp.isfinite(w).all()) for w in weights):
+        raise NasError(f"weights are not finite after {task.steps} steps of training")
     judged = partial(_scores, task.batch, partial(score, weights))
     validation, test = judged(task.validation), judged(task.test)
     error = float(validation.std() / np.sqrt(len(validation)))
