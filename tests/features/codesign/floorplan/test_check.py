@@ -31,11 +31,12 @@ def test_a_fixed_macro_must_not_be_turned():
     placed = legal_chip()
     block = placed.netlist.block("M1")
     fixed = replace(placed, is_fixed=np.arange(len(placed.x)) == block)
-    turned = ["FS" if b == block else o for b, o in enumerate(placed.orientations)]
-    moved = placed.moved(placed.x, placed.y, tuple(turned))
     before = placed.orientations[block]
+    after = "N" if before == "FS" else "FS"
+    turned = [after if b == block else o for b, o in enumerate(placed.orientations)]
+    moved = placed.moved(placed.x, placed.y, tuple(turned))
     assert fp.faults_of(moved, fixed) == [
-        f"M1 is fixed as {before} and was turned to FS"
+        f"M1 is fixed as {before} and was turned to {after}"
     ]
 
 

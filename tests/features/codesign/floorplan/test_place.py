@@ -13,7 +13,10 @@ import pytest
 from meshwright.codesign import floorplan as fp
 from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.command import floorplan_command
+from meshwright.features.codesign.floorplan.costs.tables import make_tables
 from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
+from meshwright.features.codesign.floorplan.starts.analytic import Patience, analytic
+from meshwright.features.codesign.floorplan.starts.room import make_room
 from tests.features.codesign.floorplan.chips import (
     ARIANE,
     TOYS,
@@ -154,6 +157,46 @@ def test_hundreds_of_macros_of_many_sizes_are_placed_with_smoothing():
     found = fp.place(netlist, canvas=canvas, evaluations=2_000, seed=0)
     assert not fp.faults_of(found.placement)
     assert found.proxy < found.curve[0].proxy
+
+
+def crowded_chip() -> fp.ChipPlacement:
+    """Macros and soft macros of many sizes that fill most of a canvas."""
+    nodes = random_nodes(5, macros=40, softs=80, pins_each=4)
+    netlist = fp.make_netlist(nodes)
+    side = float(np.sqrt(netlist.area / 0.7))
+    return fp.start_of(netlist, fp.Canvas(side, side, 20, 20, smoothing=2))
+
+
+def test_auto_begins_at_analytic_placements_where_moves_are_few():
+    frame = crowded_chip()
+    found = fp.place(frame.netlist, canvas=frame, evaluations=4000)
+    assert not fp.faults_of(found.placement, frame)
+    stages = [point.stage for point in found.curve]
+    assert stages == ["start", "analytic", "annealing", "descent"]
+    for method in ("anneal", "descent"):
+        other = fp.place(frame.netlist, canvas=frame, evaluations=4000, method=method)
+        assert found.cost.proxy() < other.cost.proxy(), method
+
+
+def test_an_analytic_placement_ends_within_the_patience():
+    frame = crowded_chip()
+    tables, looks = make_tables(frame), list[float]()
+
+    def clock() -> float:
+        looks.append(0.0)
+        return float(len(looks))
+
+    for seconds, most in ((30.0, 35), (0.0, 10)):
+        looks.clear()
+        analytic(
+            frame,
+            tables,
+            make_room(tables, frame),
+            (1.0, 0.5, 0.5),
+            seed=0,
+            patience=Patience(seconds, clock),
+        )
+        assert len(looks) <= most
 
 
 def square(name: str, side: float, x: float = 0.0):

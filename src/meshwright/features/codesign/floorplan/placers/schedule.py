@@ -15,8 +15,9 @@ class PlacerStage:
 
     share: of the budget. hot, cold: first and last temperature, as multiples of the unit;
         both 0 for descent, which accepts gains only.
-    is_fresh: whether the walkers begin anew, at places that they draw.
+    is_fresh: whether the walkers go on from where they are, not from the best placement.
     source: what proposes whole placements in place of moves, if anything does.
+    starts: source of placements at which the walkers begin, where those are better.
     meetings: shares of the stage at which the worse walkers go on from the best one.
     """
 
@@ -26,6 +27,7 @@ class PlacerStage:
     cold: float = 0.0
     is_fresh: bool = False
     source: str = ""
+    starts: str = ""
     meetings: tuple[float, ...] = ()
 
     def heat(self, begin: float, end: float, count: int) -> Floats:
@@ -36,19 +38,26 @@ class PlacerStage:
         return self.hot * (self.cold / self.hot) ** shares
 
 
-_HOT, _COLD, _WARM = 0.4, 1e-3, 0.03
+_HOT, _MILD, _WARM, _COLD = 0.4, 0.1, 0.03, 1e-3
 """Temperatures in units of the proxy per block that moves.
 
 At the first nearly all moves are accepted, at the last hardly any (measured on Ariane133
-on NanGate45). The third keeps most of a good start.
+on NanGate45). The third keeps most of a good start, the second its large shape.
 """
 
 _MEETINGS = (0.6, 0.75, 0.9)
 
 _STAGES = {
     "auto": (
-        PlacerStage("quick annealing", 0.1, _HOT, _COLD, is_fresh=True),
-        PlacerStage("annealing", 0.82, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
+        PlacerStage(
+            "annealing",
+            0.92,
+            _MILD,
+            _COLD,
+            is_fresh=True,
+            starts="analytic",
+            meetings=_MEETINGS,
+        ),
         PlacerStage("descent", 0.08),
     ),
     "anneal": (

@@ -35,6 +35,7 @@ from meshwright.features.codesign.floorplan.placers.walkers import (
     make_walker,
     run_all,
 )
+from meshwright.features.codesign.floorplan.starts.analytic import Patience
 from meshwright.features.codesign.floorplan.starts.room import make_room
 from meshwright.features.codesign.floorplan.starts.start import legalize, scatter
 from meshwright.features.codesign.floorplan.views.curve import SearchPoint
@@ -42,6 +43,12 @@ from meshwright.features.codesign.floorplan.views.found import FoundPlacement
 
 _ROUND = 20_000
 """Moves of each walker between two looks at the clock."""
+
+_LONGEST, _LONGEST_START = 0.5, 0.25
+"""Longest time that one placement of a source may take, as a share of the budget."""
+
+_STARTS = 0.08
+"""Share of the budget after which no further start is begun."""
 
 type OnProgress = Callable[[SearchPoint], None]
 
@@ -93,7 +100,9 @@ class PlacementSearch:
     def unit(self) -> float:
         """The unit of temperature: the proxy of the start per block that moves."""
         count = len(self.room.hard) + len(self.room.soft)
-        return (self.curve[0].proxy if self.curve else self.best_proxy) / max(count, 1)
+        starts = {"start", *(stage.starts for stage in self.stages)}
+        proxies = [point.proxy for point in self.curve if point.stage in starts]
+        return min(proxies, default=self.best_proxy) / max(count, 1)
 
     def run(self, progress: OnProgress) -> None:
         """Run all stages until the budget is used up."""
@@ -104,6 +113,10 @@ class PlacementSearch:
         with ThreadPoolExecutor(self.task.num_walkers) as pool:
             length = 0.0
             while (used := self.used) < 1:
+                index, _, _ = stage_at(self.stages, used)
+                if index != self.stage:
+                    self._begin_stage(index, pool, progress)
+                    continue
                 length = self._round(pool, used, length)
                 self._note(self.stages[self.stage].name, progress)
                 self._save()
@@ -119,9 +132,6 @@ class PlacementSearch:
         """
         index, begin, share = stage_at(self.stages, used)
         stage, count = self.stages[index], _ROUND
-        if index != self.stage:
-            self.stage, self.source = index, None
-            self._begin_stage(stage.is_fresh)
         if stage.source:
             self.evaluations += self._propose(stage.source, pool)
             self._keep_best()
@@ -146,20 +156,36 @@ class PlacementSearch:
 
         Returns the evaluations that it took, per walker.
         """
-        task = self.task
         if self.source is None:
-            options = SourceOptions(task.seed, task.num_walkers, task.policy, pool)
-            self.source = SOURCES[name](task.frame, task.weights, options)
+            self.source = self._make_source(name, pool, _LONGEST)
             if self.source_saved is not None:
                 self.source.restore(self.source_saved)
         placement, evaluations = self.source.propose()
-        first = self.walkers[0]
+        self._stand_at(self.walkers[0], placement)
+        return max(1, evaluations // self.task.num_walkers)
+
+    def _make_source(
+        self, name: str, pool: ThreadPoolExecutor, share: float
+    ) -> PlacementSource:
+        """What proposes placements; each may take a share of the budget of seconds."""
+        task, limit, patience = self.task, self.limit, None
+        if limit.evaluations is None:
+            patience = Patience(share * limit.seconds, task.clock)
+        options = SourceOptions(
+            task.seed, task.num_walkers, task.policy, pool, patience
+        )
+        return SOURCES[name](task.frame, task.weights, options)
+
+    def _stand_at(
+        self, walker: PlacementWalker, placement: ChipPlacement | None
+    ) -> None:
+        """Let a walker stand at a placement, if it is better than its own."""
         if placement is not None:
-            weights = np.array(task.weights)
-            made = make_walker(self.tables, self.room, placement, weights, task.seed)
-            if made.proxy < first.proxy:
-                first.go_to(made)
-        return max(1, evaluations // task.num_walkers)
+            made = make_walker(
+                self.tables, self.room, placement, walker.weights, self.task.seed
+            )
+            if made.proxy < walker.proxy:
+                walker.go_to(made)
 
     def _keep_best(self) -> None:
         """Take the best walker's placement if it is better than the best so far."""
@@ -168,15 +194,35 @@ class PlacementSearch:
             self.best_proxy, self.best = best.proxy, self._best_placement()
             self._write()
 
-    def _begin_stage(self, is_fresh: bool) -> None:
-        """Let walkers begin anew, or go on from the best placement so far."""
-        if is_fresh or self.task.has_start:
-            return
-        for number, walker in enumerate(self.walkers):
-            best = make_walker(
-                self.tables, self.room, self.best, walker.weights, self.task.seed
-            )
-            self.walkers[number].take(best.arrays())
+    def _begin_stage(
+        self, index: int, pool: ThreadPoolExecutor, progress: OnProgress
+    ) -> None:
+        """Let walkers go on from where they are, the best placement, or new starts."""
+        self.stage, self.source = index, None
+        stage = self.stages[index]
+        if not (stage.is_fresh or self.task.has_start):
+            for walker in self.walkers:
+                best = make_walker(
+                    self.tables, self.room, self.best, walker.weights, self.task.seed
+                )
+                walker.go_to(best)
+        if stage.starts:
+            self._go_to_starts(stage.starts, pool)
+            self._keep_best()
+            self._note(stage.starts, progress)
+            self._save()
+
+    def _go_to_starts(self, name: str, pool: ThreadPoolExecutor) -> None:
+        """Let each walker stand at a placement of a source, if it is better than its own.
+
+        Once starts have taken their share of the budget, the others go to the best one.
+        """
+        source = self._make_source(name, pool, _LONGEST_START)
+        for walker in self.walkers:
+            if self.used < _STARTS:
+                self._stand_at(walker, source.propose()[0])
+            else:
+                walker.go_to(best_of(self.walkers))
 
     def _note(self, stage: str, progress: OnProgress) -> None:
         walker = best_of(self.walkers)

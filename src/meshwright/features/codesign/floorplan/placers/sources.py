@@ -18,7 +18,11 @@ from meshwright.features.codesign.floorplan.policy.training import (
     learning_rate,
     read_floorplan_policy,
 )
-from meshwright.features.codesign.floorplan.starts.analytic import STEPS, analytic
+from meshwright.features.codesign.floorplan.starts.analytic import (
+    STEPS,
+    Patience,
+    analytic,
+)
 from meshwright.features.codesign.floorplan.starts.room import make_room
 from meshwright.features.codesign.floorplan.starts.start import legalize, upright
 from meshwright.learn.arrays import numbered_leaves, restored_tree
@@ -46,12 +50,14 @@ class SourceOptions:
     """What a source may ask of its search.
 
     collectors: threads for episodes. policy: file or folder of a trained policy.
+    patience: how long one analytic placement may take; `None` for as long as it needs.
     """
 
     seed: int
     collectors: int
     policy: Path | None
     pool: Executor
+    patience: Patience | None = None
 
 
 class PolicySource:
@@ -107,13 +113,19 @@ class AnalyticSource:
         self._tables = make_tables(frame)
         self._room = make_room(self._tables, frame)
         self._seed, self._round = options.seed, 0
+        self._patience = options.patience
 
     def propose(self) -> tuple[ChipPlacement | None, int]:
         """The next placement, and the steps of its descent."""
         tables, room, seed = self._tables, self._room, 1000 * self._seed + self._round
         self._round += 1
         spread = analytic(
-            upright(self._frame, tables), tables, room, self._weights, seed
+            upright(self._frame, tables),
+            tables,
+            room,
+            self._weights,
+            seed,
+            self._patience,
         )
         try:
             return legalize(spread, tables, room), STEPS

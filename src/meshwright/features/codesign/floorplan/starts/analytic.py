@@ -11,6 +11,7 @@ blocks, N nets, P ends of nets, R rows and C columns of the grid.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,10 @@ _LENGTH = 0.02
 """Length at which wirelength is smoothed, as a share of the canvas."""
 
 _FIRST, _GROWTH = 0.2, 1.02
-"""First force of charges relative to that of wires, and its factor after each step."""
+"""First force of charges relative to that of wires, its factor after each of `STEPS`."""
+
+_PROBES = 3
+"""Steps that are timed."""
 
 _LONGEST = 0.02
 """Longest move of a block in a step, as a share of the canvas."""
@@ -41,6 +45,14 @@ _POWER = 6
 
 _CELLS = 2
 """Bins of the density along each side of a cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that something may take, by a clock."""
+
+    seconds: float
+    clock: Callable[[], float]
 
 
 @jax.tree_util.register_dataclass
@@ -73,10 +85,13 @@ def analytic(
     room: Room,
     weights: tuple[float, float, float],
     seed: int,
+    patience: Patience | None = None,
 ) -> ChipPlacement:
     """A placement that `STEPS` steps reach from the centre; macros may overlap.
 
     seed: of the small random distances from the centre at the beginning.
+    patience: how long it may take. Fewer steps are taken if it does not suffice for all,
+        in which charges grow as much.
     """
     rng, canvas = np.random.default_rng(seed), placement.canvas
     size = np.array([canvas.width, canvas.height])
@@ -85,13 +100,42 @@ def analytic(
     places[moving] = 0.5 + 0.1 * (rng.random((len(moving), 2)) - 0.5)
     chip = _make_chip(tables, moving, size)
     factors = np.array(weights, np.float32)
-    state = _begin(chip, jnp.asarray(places, jnp.float32), factors)
-    for _ in range(STEPS):
-        state = _step(chip, state, factors)
+    at, state = jnp.asarray(places, jnp.float32), None
+    for growth in _growths(patience):
+        if state is None:
+            state = _begin(at, _gradients(chip, at, factors))
+        gradients = _gradients(chip, state[1], factors)
+        state = _step(chip, state, gradients, np.float32(growth))
+        if patience is not None:
+            jax.block_until_ready(state)
+    assert state is not None, "there is a first step"
     found = np.asarray(state[0], np.float64) * size
     x, y = placement.x.copy(), placement.y.copy()
     x[moving], y[moving] = found[moving].T
     return placement.moved(x, y, placement.orientations)
+
+
+def _growths(patience: Patience | None) -> Iterator[float]:
+    """The factor of the charges' force after each step.
+
+    The first step compiles, after which as much time is given again in any case; the next
+    ones tell how many there is time for.
+    """
+    if patience is None:
+        yield from [_GROWTH] * STEPS
+        return
+    first = patience.clock()
+    yield _GROWTH
+    begin = patience.clock()
+    end = max(first + patience.seconds, begin + (begin - first))
+    yield from [_GROWTH] * _PROBES
+    now = patience.clock()
+    left = _PROBES * (end - now) / max(now - begin, 1e-9)
+    steps = int(min(left, STEPS - 1 - _PROBES))
+    for _ in range(steps):
+        if patience.clock() >= end:
+            return
+        yield _GROWTH ** ((STEPS - 1 - _PROBES) / steps)
 
 
 def _make_chip(tables: Tables, moving: Any, size: Any) -> _Chip:
@@ -178,6 +222,7 @@ def _energy(chip: _Chip, places: Any) -> Any:
     return (waves.at[0, 0].set(0.0) ** 2 / lengths).sum() / density.size
 
 
+@jax.jit
 def _gradients(chip: _Chip, places: Any, factors: Any) -> tuple[Any, Any]:
     """Gradients [B, 2] of the costs of wires, and of the energy of charges."""
     wires = jax.grad(lambda p: _wires(chip, p, factors))(places)
@@ -186,13 +231,13 @@ def _gradients(chip: _Chip, places: Any, factors: Any) -> tuple[Any, Any]:
 
 
 @jax.jit
-def _begin(chip: _Chip, places: Any, factors: Any) -> Any:
+def _begin(places: Any, gradients: tuple[Any, Any]) -> Any:
     """The state before the first step.
 
     Places, places ahead, those of the step before and the gradient there, the momentum,
     the weight of the charges, and the length of a step.
     """
-    wires, charges = _gradients(chip, places, factors)
+    wires, charges = gradients
     force = _FIRST * jnp.abs(wires).sum() / jnp.maximum(jnp.abs(charges).sum(), 1e-12)
     total = wires + force * charges
     step = _LONGEST / 2 / jnp.maximum(jnp.abs(total).max(), 1e-12)
@@ -200,10 +245,13 @@ def _begin(chip: _Chip, places: Any, factors: Any) -> Any:
 
 
 @jax.jit
-def _step(chip: _Chip, state: Any, factors: Any) -> Any:
-    """A step of Nesterov's method, with the step length of ePlace."""
+def _step(chip: _Chip, state: Any, gradients: tuple[Any, Any], growth: Any) -> Any:
+    """A step of Nesterov's method, with the step length of ePlace.
+
+    gradients: those at the places ahead. growth: factor of the weight of the charges.
+    """
     places, ahead, ahead_before, before, momentum, force, length = state
-    wires, charges = _gradients(chip, ahead, factors)
+    wires, charges = gradients
     total = _conditioned(chip, wires + force * charges, force)
     moved = jnp.sqrt(((ahead - ahead_before) ** 2).sum())
     changed = jnp.sqrt(((total - before) ** 2).sum())
@@ -213,7 +261,7 @@ def _step(chip: _Chip, state: Any, factors: Any) -> Any:
     new = _inside(chip, ahead - length * total)
     factor = (1 + jnp.sqrt(4 * momentum**2 + 1)) / 2
     new_ahead = _inside(chip, new + (momentum - 1) / factor * (new - places))
-    return new, new_ahead, ahead, total, factor, force * _GROWTH, length
+    return new, new_ahead, ahead, total, factor, force * growth, length
 
 
 def _conditioned(chip: _Chip, total: Any, force: Any) -> Any:
