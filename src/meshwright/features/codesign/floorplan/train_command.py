@@ -81,7 +81,7 @@ def _netlists_in(path: Path) -> list[Path]:
     """The netlist itself, or all netlists in a folder and the folders in it."""
     if not path.is_dir():
         return [path]
-    files = sorted({*path.rglob("*.pb.txt"), *path.rglob("*.pb.txt.gz")})
+    files = sorted({*path.rglob("[!.]*.pb.txt"), *path.rglob("[!.]*.pb.txt.gz")})
     if not files:
         raise FloorplanError(f"{path} holds no netlist (*.pb.txt, *.pb.txt.gz)")
     return files

@@ -93,6 +93,7 @@ def test_a_folder_of_tables(tmp_path):
         acc.write_multiplier(tmp_path, made)
     scaled = (tmp_path / "exact.toml").read_text().replace("1.0", "2.0")
     (tmp_path / "exact.toml").write_text(scaled)
+    (tmp_path / "._exact.npy").write_bytes(b"what another system keeps beside a file")
     right, other = acc.read_multipliers(tmp_path)
     assert (right.name, right.figures) == ("exact", acc.MultiplierFigures())
     assert other.figures.power == acc.mitchell().figures.power / 2
@@ -102,7 +103,7 @@ def test_a_folder_of_tables(tmp_path):
 @pytest.mark.parametrize(
     ("table", "about", "words"),
     [
-        (np.zeros((255, 256)), None, r"shape \(255, 256\); wanted \(256, 256\)"),
+        (np.zeros((255, 256)), None, r"bad.npy: .* \(255, 256\); wanted \(256, 256\)"),
         (np.full((256, 256), 70000), None, "70000 is no product of unsigned"),
         (np.full((256, 256), -40000), None, "-40000 is no product of signed"),
         (np.full((256, 256), 0.5), None, "not whole"),

@@ -21,12 +21,13 @@ def read_multipliers(folder: Path) -> list[Multiplier]:
     """The multipliers of a folder, the exact one first.
 
     Figures are in any units. They become shares of those of the folder's exact table; if
-    it has none, they are read as shares, and the exact multiplier is added.
+    it has none, they are read as shares, and the exact multiplier is added. Hidden files
+    are left out.
     """
     if not folder.is_dir():
         raise AcceleratorError(f"{folder} is no folder; wanted NAME.npy and NAME.toml")
-    tables = sorted(folder.glob("*.npy"))
-    for path in sorted(folder.glob("*.toml")):
+    tables = sorted(folder.glob("[!.]*.npy"))
+    for path in sorted(folder.glob("[!.]*.toml")):
         if path.with_suffix(".npy") not in tables:
             raise AcceleratorError(f"{path} has no table {path.stem}.npy beside it")
     if not tables:
@@ -92,4 +93,9 @@ def _read(path: Path) -> Multiplier:
         figures = MultiplierFigures(**{name: data[name] for name in _FIGURES})
     except AcceleratorError as fault:
         raise AcceleratorError(f"{about}: {fault}") from None
-    return Multiplier.from_table(table, name=path.stem, signed=signed, figures=figures)
+    try:
+        return Multiplier.from_table(
+            table, name=path.stem, signed=signed, figures=figures
+        )
+    except AcceleratorError as fault:
+        raise AcceleratorError(f"{path}: {fault}") from None

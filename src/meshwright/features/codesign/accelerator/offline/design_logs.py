@@ -73,9 +73,9 @@ def find_logs(folder: Path) -> dict[str, list[Path]]:
             f"{folder} is no folder of logs; `meshwright accelerator log` writes one"
         )
     found: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob("*.csv")):
+    for path in sorted(folder.glob("[!.]*.csv")):
         found.setdefault(path.stem, []).append(path)
-    for path in sorted(folder.glob("*/*.tfrecord*")):
+    for path in sorted(folder.glob("[!.]*/[!.]*.tfrecord*")):
         found.setdefault(path.parent.name, []).append(path)
     if not found:
         raise AcceleratorError(

@@ -155,7 +155,7 @@ def read_logs(
     nothing about another application, and are left out.
     """
     files = find_logs(folder)
-    described = sorted(path.stem for path in folder.glob("*.json"))
+    described = sorted(path.stem for path in folder.glob("[!.]*.json"))
     _require_application(folder, application, list(files), described, is_zero_shot)
     wanted = [
         name
