@@ -63,14 +63,44 @@ def _in_bfloat16(w: jax.Array, x: jax.Array) -> jax.Array:
     return lax.dot_general(*narrow, dims, preferred_element_type=jnp.float32)
 
 
+def _floors(w: jax.Array, x: jax.Array) -> jax.Array:
+    steps = lax.div(jnp.arange(8) - 4, 3)
+    return w[x // 2].sum(1) * (jnp.arange(8) // 3 + steps)[:, None]
+
+
+def _of_each_row(w: jax.Array, x: jax.Array) -> jax.Array:
+    def one(row: jax.Array, i: jax.Array) -> jax.Array:
+        return row.at[i].add(1.0) + row[i]
+
+    return jax.vmap(one)(x @ w, jnp.arange(8) % 4)
+
+
+def _pooled(w: jax.Array, x: jax.Array) -> jax.Array:
+    y = lax.reduce_window(
+        x @ w, 0.0, lax.add, (3, 1), (1, 1), "VALID", window_dilation=(2, 1)
+    )
+    shift = jnp.reshape(jnp.float32(2.0), (1, 1))
+    return y + shift + lax.integer_pow(jnp.float32(-3.0), 2)
+
+
 @pytest.mark.parametrize(
     ("fn", "x"),
     [
         (_mean_of_rows, _INDICES),
         (_taken, _INDICES),
+        (_floors, _INDICES),
         *(
             (fn, _NUMBERS)
-            for fn in (_sorted, _stacked, _set, _apart, _counted, _in_bfloat16)
+            for fn in (
+                _sorted,
+                _stacked,
+                _set,
+                _apart,
+                _counted,
+                _in_bfloat16,
+                _of_each_row,
+                _pooled,
+            )
         ),
     ],
 )
@@ -78,14 +108,39 @@ def test_source_computes_what_the_program_does(
     fn: Callable[..., Any], x: np.ndarray, tmp_path: Path
 ):
     w = jax.random.normal(jax.random.key(0), (6, 4))
+    found = _as_written(fn, w, x, tmp_path)
+    wanted = fn(w, x)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_in_bfloat16_are_read_again(tmp_path: Path):
+    w, x = jnp.ones((6, 4), jnp.bfloat16), jnp.asarray(_NUMBERS, jnp.bfloat16)
+    found = _as_written(lambda w, x: x @ w, w, x, tmp_path)
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(found, x @ w)
+
+
+def _as_written(
+    fn: Callable[..., Any], w: jax.Array, x: Any, tmp_path: Path
+) -> jax.Array:
+    """What the written source gives for a batch."""
     network = capture_network(fn, w, jax.ShapeDtypeStruct(x.shape, x.dtype))
     weights = network.initial([w], jax.random.key(1))
     (tmp_path / "model.py").write_text(source_of(network, "A model."))
     np.savez(tmp_path / "weights.npz", **arrays_of(network, weights))  # pyright: ignore[reportArgumentType]
     module = runpy.run_path(str(tmp_path / "model.py"))
-    found, wanted = module["apply"](module["load"](), x), fn(w, x)
-    assert found.dtype == wanted.dtype
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    return module["apply"](module["load"](), x)
+
+
+def test_a_function_on_indexed_elements_has_no_source():
+    def fn(w: jax.Array, x: jax.Array) -> jax.Array:
+        return (x @ w).at[0].apply(jnp.sin)
+
+    x = jax.ShapeDtypeStruct((8, 6), np.float32)
+    network = capture_network(fn, jnp.ones((6, 4)), x)
+    with pytest.raises(NasError, match="no source can be written"):
+        source_of(network, "A model.")
 
 
 def test_a_model_without_a_source_is_refused_before_the_search(tmp_path: Path):

@@ -14,7 +14,7 @@ from jax.extend.core import primitives
 from meshwright.errors import NasError
 from meshwright.program.ir import Op
 
-_OPERATORS = {"add": "+", "add_any": "+", "sub": "-", "mul": "*", "div": "/"}
+_OPERATORS = {"add": "+", "add_any": "+", "sub": "-", "mul": "*"}
 
 _OF_JNP = {
     "abs": "abs", "cos": "cos", "exp": "exp", "expm1": "expm1", "floor": "floor",
@@ -32,6 +32,8 @@ def _expression(value: Any) -> str | None:
     """A parameter of an op as source; `None` if it has no such form."""
     if value is None or type(value) in (bool, int, str):
         return repr(value)
+    if isinstance(value, np.integer):
+        return repr(int(value))
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f'float("{value}")'
     if isinstance(value, Enum) and hasattr(lax, type(value).__name__):
@@ -106,11 +108,17 @@ def _pool(op: Op, operands: _Texts) -> str:
     sizes = ", ".join(
         map(_dims, (params["window_dimensions"], params["window_strides"]))
     )
-    return f"lax.reduce_window({operands[0]}, {start}, {fn}, {sizes}, [{padding}])"
+    dilations = [
+        f"{name}={_dims(params[name])}"
+        for name in ("base_dilation", "window_dilation")
+        if any(size != 1 for size in params[name])
+    ]
+    parts = [operands[0], start, fn, sizes, f"[{padding}]", *dilations]
+    return f"lax.reduce_window({', '.join(parts)})"
 
 
 def _reshape(op: Op, operands: _Texts) -> str:
-    return f"{operands[0]}.reshape({_dims(op.results[0].shape)})"
+    return f"jnp.reshape({operands[0]}, {_dims(op.results[0].shape)})"
 
 
 def _broadcast(op: Op, operands: _Texts) -> str:
@@ -120,7 +128,7 @@ def _broadcast(op: Op, operands: _Texts) -> str:
 
 
 def _power(op: Op, operands: _Texts) -> str:
-    return f"{operands[0]} ** {op.params['y']}"
+    return f"lax.integer_pow({operands[0]}, {op.params['y']})"
 
 
 def _converted(op: Op, operands: _Texts) -> str:
@@ -128,7 +136,7 @@ def _converted(op: Op, operands: _Texts) -> str:
 
 
 def _transposed(op: Op, operands: _Texts) -> str:
-    return f"{operands[0]}.transpose({_dims(op.params['permutation'])})"
+    return f"jnp.transpose({operands[0]}, {_dims(op.params['permutation'])})"
 
 
 def _concatenated(op: Op, operands: _Texts) -> str:
@@ -162,8 +170,18 @@ def _scattered(op: Op, operands: _Texts) -> str:
         f"{key}={_expression(params[key])}"
         for key in ("indices_are_sorted", "unique_indices", "mode")
     ]
-    parts = [*operands, _expression(params["dimension_numbers"]), *options]
-    return f"lax.{op.kind.replace('-', '_')}({', '.join(map(str, parts))})"
+    numbers = _expression(params["dimension_numbers"])
+    update = params.get("update_jaxpr")
+    if numbers is None or (op.kind == "scatter" and update and update.eqns):
+        raise NasError(f"no source can be written for this op of the kind {op.kind!r}")
+    parts = [*operands, numbers, *options]
+    return f"lax.{op.kind.replace('-', '_')}({', '.join(parts)})"
+
+
+def _divided(op: Op, operands: _Texts) -> str:
+    if np.issubdtype(np.dtype(op.results[0].dtype), np.integer):
+        return f"lax.div({', '.join(operands)})"  # towards 0, unlike //
+    return " / ".join(operands)
 
 
 def _call(name: str) -> Callable[[Op, _Texts], str]:
@@ -182,6 +200,7 @@ _WRITERS: Mapping[str, Callable[[Op, _Texts], str]] = {
     **{kind: _operator(sign) for kind, sign in _OPERATORS.items()},
     **{kind: _call(f"jnp.{name}") for kind, name in _OF_JNP.items()},
     **{kind: _reduced(name) for kind, name in _REDUCTIONS.items()},
+    "div": _divided,
     "logistic": _call("lax.logistic"),
     "rsqrt": _call("lax.rsqrt"),
     "erf": _call("lax.erf"),

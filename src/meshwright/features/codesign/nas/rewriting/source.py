@@ -21,9 +21,9 @@ def source_of(network: ModelProgram, about: str) -> str:
     """
     names: dict[Atom, str] = {network.program.inputs[-1]: "x"}
     for value, weight in zip(network.program.inputs, network.weights, strict=False):
-        names[value] = f'w["{weight.name}"]'
+        names[value] = _weight(weight.name, value.dtype)
     for i, value in enumerate(network.program.constants):
-        names[value] = f'w["constant.{i}"]'
+        names[value] = _weight(f"constant.{i}", value.dtype)
     shape = show_type(
         network.program.inputs[-1].shape, network.program.inputs[-1].dtype
     )
@@ -49,6 +49,17 @@ def source_of(network: ModelProgram, about: str) -> str:
         f"    return {_text(network.program.outputs[0], names)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _weight(name: str, dtype: str) -> str:
+    """An array of the file, in the type that the network has for it."""
+    stored = f'w["{name}"]'
+    return stored if _is_of_numpy(dtype) else f'jnp.asarray({stored}, "{dtype}")'
+
+
+def _is_of_numpy(dtype: Any) -> bool:
+    """Whether NumPy itself has a type, which its files keep; bfloat16 is none."""
+    return np.dtype(dtype).kind != "V"
 
 
 def _body(network: ModelProgram, names: dict[Atom, str]) -> Iterator[str]:
@@ -86,9 +97,12 @@ def _scalar(literal: Literal) -> str:
 
 
 def arrays_of(network: ModelProgram, weights: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The arrays that the source reads, by name."""
+    """The arrays that the source reads, by name; types that NumPy lacks as float32."""
     named = zip(network.weights, weights, strict=True)
     found = {weight.name: np.asarray(array) for weight, array in named}
     for i, array in enumerate(network.program.constants.values()):
         found[f"constant.{i}"] = np.asarray(array)
-    return found
+    return {
+        name: array if _is_of_numpy(array.dtype) else array.astype(np.float32)
+        for name, array in found.items()
+    }

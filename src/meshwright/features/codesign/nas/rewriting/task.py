@@ -95,7 +95,9 @@ class Task:
         for name, wanted in (("loss", ()), ("score", (self.batch,))):
             found = jax.eval_shape(getattr(self, name), scores, targets)
             shape = getattr(found, "shape", None)
-            if shape != wanted or (name == "loss" and found.dtype.kind != "f"):
+            if shape != wanted or (
+                name == "loss" and not jnp.issubdtype(found.dtype, jnp.floating)
+            ):
                 given = "no array" if shape is None else f"{found.dtype}{list(shape)}"
                 what = f"{name} gives {given} for a batch of {self.batch}"
                 allowed = "one float" if name == "loss" else f"{list(wanted)}"
@@ -165,7 +167,10 @@ def _trained(
         state = step(state, np.float32(number), x[at], y[at])
     weights = state[0]
     if not all(bool(jnp.isfinite(w).all()) for w in weights):
-        raise NasError(f"weights are not finite after {task.steps} steps of training")
+        raise NasError(
+            f"weights are not finite after {task.steps} steps of training; try a smaller "
+            "rate, or look for NaN in the data"
+        )
     judged = partial(_scores, task.batch, partial(score, weights))
     validation, test = judged(task.validation), judged(task.test)
     error = float(validation.std() / np.sqrt(len(validation)))
