@@ -178,6 +178,13 @@ def test_auto_begins_at_analytic_placements_where_moves_are_few():
         assert found.cost.proxy() < other.cost.proxy(), method
 
 
+def test_auto_does_not_compile_starts_in_a_few_seconds():
+    frame = crowded_chip()
+    found = fp.place(frame.netlist, canvas=frame, seconds=1)
+    stages = {point.stage for point in found.curve}
+    assert stages == {"start", "annealing", "descent"}
+
+
 def test_an_analytic_placement_ends_within_the_patience():
     frame = crowded_chip()
     tables, looks = make_tables(frame), list[float]()

@@ -6,6 +6,7 @@ import pytest
 
 from meshwright.codesign import floorplan as fp
 from meshwright.errors import FloorplanError
+from meshwright.features.codesign.floorplan.placers.search import PlacementSearch
 from tests.features.codesign.floorplan.chips import node, random_chip, random_nodes
 
 CANVAS = fp.Canvas(100.0, 80.0, 9, 7)
@@ -64,6 +65,36 @@ def test_a_search_that_is_killed_before_its_first_round_goes_on(tmp_path):
         found.placement.to_text()
         == search(random_nodes(2), tmp_path / "new").placement.to_text()
     )
+
+
+@pytest.mark.parametrize("method", ["auto", "anneal", "descent", "start"])
+def test_a_search_killed_before_it_is_saved_ends_as_if_undisturbed(
+    method, tmp_path, monkeypatch
+):
+    start, netlist = random_chip(2), fp.make_netlist(random_nodes(2))
+
+    def place(folder):
+        options = {"evaluations": 50_000, "resume": folder}
+        if method == "start":
+            return fp.place(start.netlist, start, **options).placement.to_text()
+        found = fp.place(netlist, canvas=CANVAS, method=method, **options)
+        return found.placement.to_text()
+
+    wanted, save = place(tmp_path / "whole"), PlacementSearch._save
+    for number in range(1, 5):
+        left = [number]
+
+        def killed(search, left=left):
+            left[0] -= 1
+            if not left[0]:
+                raise RuntimeError
+            save(search)
+
+        monkeypatch.setattr(PlacementSearch, "_save", killed)
+        with pytest.raises(RuntimeError):
+            place(tmp_path / str(number))
+        monkeypatch.undo()
+        assert place(tmp_path / str(number)) == wanted, number
 
 
 def test_folders_that_hold_no_search_are_named(tmp_path):

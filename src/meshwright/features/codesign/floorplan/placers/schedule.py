@@ -1,7 +1,7 @@
 """What a placer does when: its stages, temperatures, and how much of the budget is used."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,8 @@ class PlacerStage:
 
     share: of the budget. hot, cold: first and last temperature, as multiples of the unit;
         both 0 for descent, which accepts gains only.
-    is_fresh: whether the walkers go on from where they are, not from the best placement.
+    keeps_places: whether the walkers go on from where they are, not from the best
+        placement.
     source: what proposes whole placements in place of moves, if anything does.
     starts: source of placements at which the walkers begin, where those are better.
     meetings: shares of the stage at which the worse walkers go on from the best one.
@@ -25,7 +26,7 @@ class PlacerStage:
     share: float
     hot: float = 0.0
     cold: float = 0.0
-    is_fresh: bool = False
+    keeps_places: bool = False
     source: str = ""
     starts: str = ""
     meetings: tuple[float, ...] = ()
@@ -54,14 +55,16 @@ _STAGES = {
             0.92,
             _MILD,
             _COLD,
-            is_fresh=True,
+            keeps_places=True,
             starts="analytic",
             meetings=_MEETINGS,
         ),
         PlacerStage("descent", 0.08),
     ),
     "anneal": (
-        PlacerStage("annealing", 1.0, _HOT, _COLD, is_fresh=True, meetings=_MEETINGS),
+        PlacerStage(
+            "annealing", 1.0, _HOT, _COLD, keeps_places=True, meetings=_MEETINGS
+        ),
     ),
     "descent": (PlacerStage("descent", 1.0),),
     "analytic": (
@@ -78,8 +81,17 @@ _STAGES = {
 METHODS = tuple(_STAGES)
 
 
-def stages_of(method: str, has_start: bool) -> tuple[PlacerStage, ...]:
-    """The stages of a method; from a start that the user gives, none begins anew."""
+_SHORT_S = 30.0
+"""Seconds below which an analytic placement, which is compiled first, does not pay."""
+
+
+def stages_of(
+    method: str, has_start: bool, seconds: float | None = None
+) -> tuple[PlacerStage, ...]:
+    """The stages of a method; from a start that the user gives, none begins anew.
+
+    seconds: the budget, if it is one of time.
+    """
     if method not in _STAGES:
         raise FloorplanError(
             f"method is {method!r}; wanted one of {', '.join(METHODS)}"
@@ -94,6 +106,9 @@ def stages_of(method: str, has_start: bool) -> tuple[PlacerStage, ...]:
             PlacerStage("annealing", 0.9, _WARM, _COLD, meetings=_MEETINGS),
             PlacerStage("descent", 0.1),
         )
+    if method == "auto" and seconds is not None and seconds < _SHORT_S:
+        annealing = replace(_STAGES["anneal"][0], share=0.92)
+        return annealing, _STAGES["auto"][-1]
     return _STAGES[method]
 
 

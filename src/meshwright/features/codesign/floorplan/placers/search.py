@@ -65,7 +65,8 @@ class PlacementSearch:
     ) -> None:
         self.task, self.limit, self.store = task, limit, store
         self.files = files if store is None else (*files, store.best)
-        self.stages = stages_of(task.method, task.has_start)
+        seconds = limit.seconds if limit.evaluations is None else None
+        self.stages = stages_of(task.method, task.has_start, seconds)
         self.tables = make_tables(task.frame)
         self.room = make_room(self.tables, task.frame)
         self.is_interrupted = False
@@ -98,7 +99,7 @@ class PlacementSearch:
 
     @property
     def unit(self) -> float:
-        """The unit of temperature: the proxy of the start per block that moves."""
+        """The unit of temperature: the proxy of the best start per block that moves."""
         count = len(self.room.hard) + len(self.room.soft)
         starts = {"start", *(stage.starts for stage in self.stages)}
         proxies = [point.proxy for point in self.curve if point.stage in starts]
@@ -108,6 +109,7 @@ class PlacementSearch:
         """Run all stages until the budget is used up."""
         if not self.curve:
             self._note("start", progress)
+            self._save()
         if not len(self.room.hard) + len(self.room.soft):
             return
         with ThreadPoolExecutor(self.task.num_walkers) as pool:
@@ -200,7 +202,7 @@ class PlacementSearch:
         """Let walkers go on from where they are, the best placement, or new starts."""
         self.stage, self.source = index, None
         stage = self.stages[index]
-        if not (stage.is_fresh or self.task.has_start):
+        if not stage.keeps_places:
             for walker in self.walkers:
                 best = make_walker(
                     self.tables, self.room, self.best, walker.weights, self.task.seed
@@ -210,7 +212,7 @@ class PlacementSearch:
             self._go_to_starts(stage.starts, pool)
             self._keep_best()
             self._note(stage.starts, progress)
-            self._save()
+        self._save()
 
     def _go_to_starts(self, name: str, pool: ThreadPoolExecutor) -> None:
         """Let each walker stand at a placement of a source, if it is better than its own.
@@ -218,8 +220,8 @@ class PlacementSearch:
         Once starts have taken their share of the budget, the others go to the best one.
         """
         source = self._make_source(name, pool, _LONGEST_START)
-        for walker in self.walkers:
-            if self.used < _STARTS:
+        for number, walker in enumerate(self.walkers):
+            if number == 0 or self.used < _STARTS:
                 self._stand_at(walker, source.propose()[0])
             else:
                 walker.go_to(best_of(self.walkers))

@@ -118,8 +118,7 @@ def analytic(
 def _growths(patience: Patience | None) -> Iterator[float]:
     """The factor of the charges' force after each step.
 
-    The first step compiles, after which as much time is given again in any case; the next
-    ones tell how many there is time for.
+    The first step compiles, and the next ones tell how many there is time for.
     """
     if patience is None:
         yield from [_GROWTH] * STEPS
@@ -127,7 +126,7 @@ def _growths(patience: Patience | None) -> Iterator[float]:
     first = patience.clock()
     yield _GROWTH
     begin = patience.clock()
-    end = max(first + patience.seconds, begin + (begin - first))
+    end = first + patience.seconds
     yield from [_GROWTH] * _PROBES
     now = patience.clock()
     left = _PROBES * (end - now) / max(now - begin, 1e-9)
