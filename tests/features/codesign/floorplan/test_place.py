@@ -15,6 +15,7 @@ from meshwright.errors import FloorplanError
 from meshwright.features.codesign.floorplan.command import floorplan_command
 from meshwright.features.codesign.floorplan.costs.tables import make_tables
 from meshwright.features.codesign.floorplan.netlist.netlist import NodeKind
+from meshwright.features.codesign.floorplan.placers.schedule import stages_of
 from meshwright.features.codesign.floorplan.starts.analytic import Patience, analytic
 from meshwright.features.codesign.floorplan.starts.room import make_room
 from tests.features.codesign.floorplan.chips import (
@@ -179,10 +180,10 @@ def test_auto_begins_at_analytic_placements_where_moves_are_few():
 
 
 def test_auto_does_not_compile_starts_in_a_few_seconds():
-    frame = crowded_chip()
-    found = fp.place(frame.netlist, canvas=frame, seconds=1)
-    stages = {point.stage for point in found.curve}
-    assert stages == {"start", "annealing", "descent"}
+    for seconds, starts in ((5.0, ""), (300.0, "analytic"), (None, "analytic")):
+        first, last = stages_of("auto", has_start=False, seconds=seconds)
+        assert (first.name, first.starts, last.name) == ("annealing", starts, "descent")
+        assert first.share + last.share == 1
 
 
 def test_an_analytic_placement_ends_within_the_patience():
