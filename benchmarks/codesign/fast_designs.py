@@ -70,7 +70,7 @@ def search(options: Options, names: Sequence[str]) -> acc.FoundDesign:
     )
 
 
-def figures(found: acc.FoundDesign) -> dict[str, float]:
+def figures(found: acc.FoundDesign) -> dict[str, Any]:
     """Figures of the found design relative to the baseline, and its main numbers."""
     chip = found.design.chip
     return {
@@ -79,7 +79,7 @@ def figures(found: acc.FoundDesign) -> dict[str, float]:
         "rows": chip.array[0],
         "columns": chip.array[1],
         "global_mib": chip.global_bytes >> 20,
-        "batch": chip.batch,
+        "batches": found.batches,
     }
 
 

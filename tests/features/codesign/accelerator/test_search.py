@@ -25,6 +25,10 @@ def small(batch=8):
         return x
     shape = jax.ShapeDtypeStruct((256, 256), jnp.bfloat16)
     return fn, ([shape] * 2, jax.ShapeDtypeStruct((batch, 256), jnp.bfloat16))
+
+def wide(batch=8):
+    fn, (_, x) = small(batch)
+    return fn, ([jax.ShapeDtypeStruct((256, 8192), jnp.bfloat16)], x)
 """
 
 
@@ -68,6 +72,25 @@ def test_the_baseline_is_worth_one(target):
     worth = Worth(fixed, base)
     batches = [worth.of(base.changed(batch=b))["perf_per_tdp"] for b in (1, 8, 64, 256)]
     assert max(batches) == pytest.approx(1)
+    several = Worth(TracedTargets([target, target.replace("small", "wide")]), base)
+    assert several.of(base)["perf_per_tdp"] == pytest.approx(1)
+
+
+def test_each_of_several_programs_has_its_best_batch(target):
+    from meshwright.features.codesign.accelerator.search.programs import TracedTargets
+
+    targets = [target, target.replace("small", "wide")]
+    found = acc.search_design(targets, trials=4, engine="random")
+    assert "batch" not in found.trial.candidate
+    assert found.design.chip.batch in found.batches
+    programs = TracedTargets(targets)
+    for number, chosen in enumerate(found.batches):
+        rates = {
+            batch: batch
+            / acc.evaluate_workload(found.design, programs.at(batch)[number]).seconds
+            for batch in (1, 8, 64, 256)
+        }
+        assert rates[chosen] == max(rates.values())
 
 
 def test_an_impossible_cap_says_what_would_be_needed(target):

@@ -85,7 +85,11 @@ def search_command(  # noqa: PLR0913  an option each
         _write(found, folder, targets)
     figures = {name: float(value) for name, value in found.trial.values.items()}
     if as_json:
-        entries = {"figures": figures, "candidate": found.trial.candidate}
+        entries = {
+            "figures": figures,
+            "candidate": found.trial.candidate,
+            "batches": found.batches,
+        }
         print(json.dumps(entries, indent=1))
         return
     print(
@@ -94,6 +98,7 @@ def search_command(  # noqa: PLR0913  an option each
     )
     for name, value in figures.items():
         print(f"{name:13} {value:.4g}")
+    print(f"{'batches':13} {', '.join(map(str, found.batches))}")
     print(found.design.to_toml())
 
 
@@ -105,6 +110,7 @@ def _progress_line(trial: Trial, trials: int) -> str:
 def _write(found: FoundDesign, folder: Path, targets: list[str]) -> None:
     found.design.save(folder / "design.toml")
     (folder / "trials.json").write_text(found.front.to_json() + "\n", encoding="utf-8")
-    workloads = TracedTargets(tuple(targets)).at(found.design.chip.batch)
+    programs = TracedTargets(tuple(targets))
+    workloads = [programs.at(batch)[i] for i, batch in enumerate(found.batches)]
     page = make_page([evaluate_workload(found.design, each) for each in workloads])
     (folder / "page.html").write_text(page, encoding="utf-8")

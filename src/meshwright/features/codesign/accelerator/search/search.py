@@ -36,12 +36,14 @@ from meshwright.search.trials.space.coding import Coding
 class FoundDesign:
     """The best design of a search.
 
-    trial: the trial that found it, with its figures relative to the baseline.
+    trial: the trial that found it, with its figures relative to the baseline. batches: of
+        each program, the examples at once with which the design is fastest.
     """
 
     design: Design
     trial: Trial
     front: Front
+    batches: tuple[int, ...]
 
 
 def die_shrunk(name: str = "tpu-v3", node_nm: float = 7.0) -> Design:
@@ -68,7 +70,8 @@ def search_design(  # noqa: PLR0913  an option each
     """The best design for targets within caps of area and peak power.
 
     Area and power are known without a simulation, so trials are spent within the caps. The
-    first are of `known_designs`.
+    first are of `known_designs`. Where the batch is free, a design for one program has a
+    native batch; of several, each gets the batch that is best for it, as on the baseline.
 
     base: design to which figures are relative, and whose clock, node and number format
         candidates have; a TPU v3 at 7 nm if none is given.
@@ -80,11 +83,11 @@ def search_design(  # noqa: PLR0913  an option each
     caps = {"area_mm2": area_mm2, "tdp_w": tdp_w}
     limits = {name: cap for name, cap in caps.items() if cap < math.inf}
     goals = Goals(objective_of(objective), limits)
-    space = datapaths(programs.has_batch)
+    space = datapaths(worth.has_native_batch)
     # Where few designs keep the caps, violations lead to them.
     if limits and _share_within(space, worth, seed) >= _LEAST_SHARE:
         space = replace(space, where=worth.is_within)
-    known = known_designs(base, programs.has_batch)
+    known = known_designs(base, worth.has_native_batch)
     first = [candidate for candidate in known if worth.is_within(candidate)]
     worth.rate_base()
     study = Study(space, goals, find_engine(engine), seed, first)
@@ -95,7 +98,10 @@ def search_design(  # noqa: PLR0913  an option each
     if not front.points:
         raise NoDesignError(_why_none(front, limits))
     best = front.points[0]
-    return FoundDesign(design_of(best.candidate, base), best, front)
+    design = design_of(best.candidate, base)
+    batches = worth.best_batches(design)
+    design = design.changed(batch=Counter(batches).most_common(1)[0][0])
+    return FoundDesign(design, best, front, batches)
 
 
 _NUM_DRAWN, _LEAST_SHARE = 1000, 0.02

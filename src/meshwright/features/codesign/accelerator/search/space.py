@@ -28,7 +28,7 @@ _GLOBAL_BYTES_A_CYCLE = 2048
 
 
 def datapaths(has_batch: bool = True) -> Space:
-    """The space of designs; with the native batch if the programs' batch is free."""
+    """The space of designs; with the native batch if that is searched."""
     parts: dict[str, Any] = {
         "pes_x": Choice(*_SIDES),
         "pes_y": Choice(*_SIDES),

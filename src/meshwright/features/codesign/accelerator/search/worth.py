@@ -21,8 +21,9 @@ OBJECTIVES: Mapping[str, tuple[str, ...]] = {
 }
 """Objectives by their names on the command line: a figure, and its direction."""
 
-_BASE_BATCHES = (1, 8, 64, 256)
-"""Batches of which the baseline gets the one with which it is fastest."""
+_BATCHES = (1, 8, 64, 256)
+"""Batches of which each program gets the one with which a design is fastest: on the
+baseline, and where candidates are for several programs, so that no native batch is drawn."""
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class Worth:
         area, tdp = design.area_mm2, design.tdp_w
         if not self._keeps_caps(design):
             return _figures(0.0, 0.0, math.inf, area, tdp)
-        rates, joules = self._rates(design, (design.chip.batch,))
+        rates, joules, _ = self._rates(design, self._batches(design))
         gains = [r / b for r, b in zip(rates, self.rate_base(), strict=True)]
         perf = math.exp(math.fsum(map(math.log, gains)) / len(gains))
         return _figures(perf, perf * self.base.tdp_w / tdp, joules, area, tdp)
@@ -77,25 +78,48 @@ class Worth:
     def rate_base(self) -> tuple[float, ...]:
         """Examples a second of each program on the baseline; fails if it cannot run one."""
         if not self.base_rates:
-            batches = _BASE_BATCHES if self.programs.has_batch else (1,)
-            self.base_rates, _ = self._rates(self.base, batches)
+            batches = _BATCHES if self.programs.has_batch else (1,)
+            self.base_rates, _, _ = self._rates(self.base, batches)
         return self.base_rates
+
+    @property
+    def has_native_batch(self) -> bool:
+        """Whether a design's own batch counts: that of one program, if it is free."""
+        return self.programs.has_batch and len(self.programs.targets) == 1
+
+    def best_batches(self, design: Design) -> tuple[int, ...]:
+        """The batch of each program with which a design is fastest."""
+        _, _, found = self._rates(design, self._batches(design))
+        return found
+
+    def _batches(self, design: Design) -> tuple[int, ...]:
+        is_free = self.programs.has_batch and not self.has_native_batch
+        return _BATCHES if is_free else (design.chip.batch,)
 
     def _rates(
         self, design: Design, batches: tuple[int, ...]
-    ) -> tuple[tuple[float, ...], float]:
-        """Examples a second of each program at its best batch, and joules an example."""
+    ) -> tuple[tuple[float, ...], float, tuple[int, ...]]:
+        """Examples a second of each program at its best batch, joules an example, batches.
+
+        A batch that a design cannot run is left out, unless it can run none.
+        """
         has_batch = self.programs.has_batch
-        best: list[tuple[float, float]] = []
+        best: list[tuple[float, float, int]] = []
         for number in range(len(self.programs.targets)):
-            found: list[tuple[float, float]] = []
+            found: list[tuple[float, float, int]] = []
             for batch in batches:
                 workload = self.programs.at(batch)[number]
-                one = evaluate_workload(design, workload, is_fused=self.is_fused)
+                try:
+                    one = evaluate_workload(design, workload, is_fused=self.is_fused)
+                except AcceleratorError:
+                    if batch == batches[-1] and not found:
+                        raise
+                    continue
                 examples = batch if has_batch else 1
-                found.append((examples / one.seconds, one.energy_j / examples))
+                found.append((examples / one.seconds, one.energy_j / examples, batch))
             best.append(max(found))
-        return tuple(r for r, _ in best), math.fsum(j for _, j in best) / len(best)
+        rates, joules, chosen = zip(*best, strict=True)
+        return rates, math.fsum(joules) / len(joules), chosen
 
 
 def _figures(
