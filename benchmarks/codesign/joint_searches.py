@@ -4,6 +4,8 @@ Accuracies are those of the table of digits models, energies those of the simula
 searches know the most accurate model of the table and the known chip, and ask for the least
 energy at an accuracy. The chip alone is searched for that model. One after the other, half
 of the trials search for a model on the known chip, and the rest for a chip for it.
+
+    python -m benchmarks codesign joint_searches [--seeds 3] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,11 +22,13 @@ import numpy as np
 from benchmarks.codesign.macro_space import SPACE, apply, init
 from benchmarks.codesign.macro_table import TableLookup
 from benchmarks.harness import STORED, Options, benchmark, option
+from benchmarks.places import ROOT
 from meshwright.codesign import joint, nas
 from meshwright.search.trials import Candidate, Trial
 
+PICTURE = ROOT / "docs" / "pictures" / "joint_fronts.png"
 BATCH = 128
-LOSSES = (0.01, 0.02, 0.04)
+LOSSES = (0.01, 0.02, 0.04, 0.06, 0.08)
 """Accuracy given up against the most accurate model of the table."""
 
 
@@ -49,6 +54,7 @@ evaluate = Digits()
 @benchmark(
     option("--seeds", type=int, default=3, help="searches of each kind"),
     option("--trials", type=int, default=500, help="trials of each search"),
+    option("--picture", type=Path, default=PICTURE),
     out=STORED,
 )
 def main(options: Options) -> None:
@@ -64,6 +70,28 @@ def main(options: Options) -> None:
             "over_together": statistics.median(j / t for j, t in pairs),
         }
         options.save_case(f"accuracy_loss_{loss:g}", kind, figures)
+    draw({key: statistics.median(joules) for key, joules in found.items()}, options)
+
+
+def draw(joules: dict[tuple[float, str], float], options: Options) -> None:
+    """Draw the front of each kind of search: accuracy given up, and the least energy."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    for kind in dict.fromkeys(kind for _, kind in joules):
+        front = [joules[loss, kind] * 1e6 / BATCH for loss in LOSSES]
+        points = [100 * loss for loss in LOSSES]
+        width = 3 if kind == "together" else 1.5
+        axes.plot(points, front, "o-", label=kind.replace("_", " "), linewidth=width)
+    axes.set_xlabel("points of accuracy given up")
+    axes.set_ylabel("least energy of an image, uJ")
+    axes.set_yscale("log")
+    axes.set_title(
+        f"729 models x edge chips, {options.trials} trials each", fontsize=10
+    )
+    axes.legend()
+    figure.savefig(options.picture, dpi=130, bbox_inches="tight")
+    plt.close(figure)
 
 
 def searched(trials: int, seed: int) -> Iterator[tuple[float, str, float]]:
