@@ -55,10 +55,10 @@ def trial(number: int, score: float, cost: float) -> Trial:
 def test_parents_are_hardly_worse_and_not_dominated():
     trials = [
         trial(0, 0.90, 10),
-        trial(1, 0.885, 6),
-        trial(2, 0.87, 1),
-        trial(3, 0.89, 7),
-        trial(4, 0.88, 8),
+        trial(1, 0.895, 6),
+        trial(2, 0.88, 1),
+        trial(3, 0.896, 7),
+        trial(4, 0.891, 8),
     ]
     kept = acceptable(trials)
     assert [t.number for t in kept] == [0, 1, 3, 4]

@@ -23,7 +23,7 @@ OBJECTIVES: Mapping[str, tuple[str, ...]] = {
 
 _BATCHES = (1, 8, 64, 256)
 """Batches of which each program gets the one with which a design is fastest: on the
-baseline, and where candidates are for several programs, so that no native batch is drawn."""
+baseline, and on candidates for several programs, whose native batch is not searched."""
 
 
 @dataclass(slots=True)

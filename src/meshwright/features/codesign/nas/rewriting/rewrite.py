@@ -20,7 +20,6 @@ from meshwright.features.codesign.nas.rewriting.lineages import (
     ORIGINAL,
     Lineages,
     acceptable,
-    best_of,
 )
 from meshwright.features.codesign.nas.rewriting.network import ModelProgram
 from meshwright.features.codesign.nas.rewriting.search import (
@@ -38,9 +37,9 @@ JOURNAL = "journal.jsonl"
 _FILES = ("model.py", "weights.npz", "about.json")
 """Files of a model's folder."""
 
-_CONFIRMED = 8
-"""Models that are trained again at most: the front of the search, then the front of the
-rest, and so on, since one training tells two models apart only roughly."""
+_WANTED, _MOST_JUDGED = 4, 24
+"""Models are trained again, the cheapest first, until so many are as good as the original,
+or so many have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +112,7 @@ def rewrite(  # noqa: PLR0913  an option each
     out: str | PathLike[str] | None = None,
     method: str = "properties",
     on_trial: Callable[[Trial], None] = lambda trial: None,
+    on_judged: Callable[[int, RewrittenModel], None] = lambda number, model: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Rewriting:
     """Models that do as well as a task's and cost less, by subgraphs that are replaced.
@@ -122,6 +122,7 @@ def rewrite(  # noqa: PLR0913  an option each
         compared in the end.
     out: folder for the journal, from which a search goes on, and for the models.
     method: "properties", or an ablation, "enumeration" or "mutation".
+    on_judged: gets the number and the figures of each model that is trained again.
     say: gets remarks, such as on a line of the journal that was dropped.
     """
     if seeds < 1:
@@ -131,7 +132,7 @@ def rewrite(  # noqa: PLR0913  an option each
     if folder is not None:
         source_of(problem.original, "")  # fails before the search, not after it
     found = tried_rewrites(problem, trials, folder, on_trial=on_trial, say=say)
-    return _result(problem, found, less, folder)
+    return _result(problem, found, less, folder, on_judged)
 
 
 def tried_rewrites(
@@ -164,23 +165,34 @@ def tried_rewrites(
 
 
 def _result(
-    problem: RewriteProblem, trials: Sequence[Trial], less: str, folder: Path | None
+    problem: RewriteProblem,
+    trials: Sequence[Trial],
+    less: str,
+    folder: Path | None,
+    on_judged: Callable[[int, RewrittenModel], None],
 ) -> Rewriting:
     """The candidates that are as good as the original, in folders of their own."""
     original, first = _judged(problem, ())
+    good: list[tuple[RewrittenModel, TrainedWeights, Sequence[int]]] = []
+    for number, trial in enumerate(_promising(trials), 1):
+        if len(good) == _WANTED:
+            break
+        draws = trial.candidate["draws"]
+        try:
+            model, trained = _judged(problem, draws)
+        except NasError:  # it diverges from one of the other seeds
+            continue
+        on_judged(number, model)
+        if model.validation >= original.validation:
+            good.append((model, trained, draws))
+    good.sort(key=lambda each: each[0].cost)
+    models = [model for model, _, _ in good]
     if folder is not None:
         original = _written(original, problem.original, first, folder / "original")
-    models: list[RewrittenModel] = []
-    for trial in _best(trials):
-        draws = trial.candidate["draws"]
-        model, trained = _judged(problem, draws)
-        if model.validation < original.validation:
-            continue
-        if folder is not None:
-            place = folder / f"model_{len(models)}"
-            model = _written(model, problem.network(draws), trained, place)
-        models.append(model)
-    if folder is not None:
+        models = [
+            _written(model, problem.network(draws), trained, folder / f"model_{number}")
+            for number, (model, trained, draws) in enumerate(good)
+        ]
         kept = {folder / f"model_{number}" for number in range(len(models))}
         known = {p for p in folder.iterdir() if re.fullmatch(r"model_\d+", p.name)}
         remove_folders(known - kept, _FILES)
@@ -191,15 +203,19 @@ def _result(
     return found
 
 
-def _best(trials: Sequence[Trial]) -> list[Trial]:
-    """The candidates to train again, by cost."""
-    rest = [trial for trial in acceptable(trials) if trial.candidate["draws"]]
-    found: list[Trial] = []
-    while rest and len(found) < _CONFIRMED:
-        front = best_of(rest)
-        found += front
-        rest = [trial for trial in rest if trial not in front]
-    return sorted(found[:_CONFIRMED], key=lambda trial: trial.values["cost"])
+def _promising(trials: Sequence[Trial]) -> list[Trial]:
+    """The candidates to train again, those that seem as good as the original first.
+
+    Of those the cheapest come first, and of the others the best.
+    """
+    original, *rest = trials
+
+    def rank(trial: Trial) -> tuple[bool, float]:
+        loses = trial.values["score"] < original.values["score"]
+        return loses, -trial.values["score"] if loses else trial.values["cost"]
+
+    kept = {id(trial) for trial in acceptable(trials)}
+    return sorted((t for t in rest if id(t) in kept), key=rank)[:_MOST_JUDGED]
 
 
 def _judged(
@@ -208,7 +224,7 @@ def _judged(
     """A model over several seeds that the search did not use, and its first training."""
     network = problem.network(draws)
     first = problem.seed + 1000
-    every = problem.trainings(draws, range(first, first + problem.seeds))
+    every = list(problem.trainings(draws, range(first, first + problem.seeds)))
     model = RewrittenModel(
         problem.cost(network),
         network.flops,

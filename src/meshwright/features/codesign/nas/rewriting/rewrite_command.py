@@ -73,6 +73,10 @@ def rewrite_command(  # noqa: PLR0913  an option each
             out=folder,
             method=method,
             on_trial=lambda trial: show(f"{_progress_line(trial)}  (of {trials})"),
+            on_judged=lambda number, model: show(
+                f"model {number} trained again  score {model.validation:.4f}  "
+                f"cost {model.cost:.3g}"
+            ),
             say=lambda text: print(text, file=sys.stderr),
         )
     print(found.to_json() if as_json else found)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -24,6 +24,13 @@ COSTS = ("flops", "parameters", "latency")
 
 _LEAST_GAIN = 0.99
 """Networks cost at most this share of the original, or they are not worth a trial."""
+
+
+_LARGEST_STEP = 0.3
+"""The share of a parent's cost that a child has to save at most, if it can be found."""
+
+_CLEARLY = 2
+"""Standard errors of the original's score by which a first training is clearly worse."""
 
 
 def cost_function(
@@ -55,7 +62,8 @@ def cost_function(
 class RewriteProblem:
     """A task, the cost to lower, and the method that proposes replacements.
 
-    seeds: trainings of the original, by whose mean the others are judged.
+    seeds: trainings of the original, and of each network whose first training is hardly
+        worse; means of them are compared.
     """
 
     task: Task
@@ -86,7 +94,9 @@ class RewriteProblem:
         task, network = self.task, self.original
         training = f"{task.steps} steps, batch {task.batch}, rate {task.rate}"
         size = f"{network.flops} FLOPs, {network.parameters} parameters"
-        return f"{size}, {training}, cost {self.cost(network):g}, {self.seeds} seeds"
+        return (
+            f"{size}, {training}, cost {self.cost(network):g}, {self.seeds} seeds each"
+        )
 
     def network(self, draws: Sequence[int]) -> ModelProgram:
         """The network of a candidate; `NasError` if a draw finds nothing to replace."""
@@ -101,22 +111,45 @@ class RewriteProblem:
         return network
 
     def _child(self, parent: ModelProgram, draw: int) -> ModelProgram | None:
-        limit = min(self.cost(parent), _LEAST_GAIN * self.cost(self.original))
-        return propose(
-            parent, self.method, lambda found: self.cost(found) <= limit, Random(draw)
-        )
+        """The parent with one subgraph replaced by a cheaper one, if any is found.
+
+        How much cheaper the network has to be is drawn, so that not most steps are tiny.
+        """
+        rng = Random(draw)
+        most = min(self.cost(parent), _LEAST_GAIN * self.cost(self.original))
+        found = self._cheaper(parent, (1 - rng.uniform(0, _LARGEST_STEP)) * most, rng)
+        return found or self._cheaper(parent, most, rng)
+
+    def _cheaper(
+        self, parent: ModelProgram, most: float, rng: Random
+    ) -> ModelProgram | None:
+        return propose(parent, self.method, lambda n: self.cost(n) <= most, rng)
 
     def trainings(
         self, draws: Sequence[int], seeds: Sequence[int]
-    ) -> list[TrainedWeights]:
-        """A candidate trained once from each seed."""
+    ) -> Iterator[TrainedWeights]:
+        """A candidate trained once from each seed, when it is asked for."""
         return train(self.task, self.network(draws), seeds)
+
+    @cached_property
+    def reference(self) -> list[TrainedWeights]:
+        """The trainings of the original in the search."""
+        return list(self.trainings((), range(self.seed, self.seed + self.seeds)))
+
+    def _searched(self, draws: Sequence[int]) -> list[TrainedWeights]:
+        """Trainings of a candidate, only the first one if that is clearly worse."""
+        if not draws:
+            return self.reference
+        original = fmean(each.validation for each in self.reference)
+        floor = original - _CLEARLY * self.reference[0].error
+        every = self.trainings(draws, range(self.seed, self.seed + self.seeds))
+        first = next(every)
+        return [first, *every] if first.validation >= floor else [first]
 
     def figures(self, candidate: dict[str, Any]) -> dict[str, Any]:
         """The figures of a trial: score on the validation data, its error, and costs."""
         draws = candidate["draws"]
-        count = 1 if draws else self.seeds
-        found = self.trainings(draws, range(self.seed, self.seed + count))
+        found = self._searched(draws)
         network = self.network(draws)
         return {
             "score": fmean(each.validation for each in found),

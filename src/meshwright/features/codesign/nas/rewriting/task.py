@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -138,10 +138,10 @@ class TrainedWeights:
 
 def train(
     task: Task, network: ModelProgram, seeds: Sequence[int]
-) -> list[TrainedWeights]:
+) -> Iterator[TrainedWeights]:
     """A network trained from its first values by each seed, compiled once for all.
 
-    The same seed gives the same result.
+    The same seed gives the same result. A seed is trained when its result is asked for.
     """
     step = jax.jit(
         partial(_step, task, network),
@@ -152,7 +152,7 @@ def train(
         lambda weights, x, y: task.score(network(weights, x), y),
         compiler_options=quick_compilation(),
     )
-    return [_trained(task, network, step, score, seed) for seed in seeds]
+    return (_trained(task, network, step, score, seed) for seed in seeds)
 
 
 def _trained(
