@@ -34,8 +34,8 @@ METHODS = ("properties", "enumeration", "mutation")
 def cheapest(trials: Sequence[Trial]) -> dict[str, float]:
     """The share of the cost left by the cheapest acceptable trial, and failed trials.
 
-    acceptable: within an error, in the mean of the search's trainings; `judged` trains
-        again.
+    acceptable: the mean score is at most one standard error below the original's;
+        `judged` trains again.
     """
     costs = [trial.values["cost"] for trial in acceptable(trials)]
     failed = sum(bool(trial.reason) for trial in trials)

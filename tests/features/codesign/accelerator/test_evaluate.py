@@ -35,6 +35,17 @@ def chain(x, weights):
     return x
 
 
+@pytest.mark.parametrize("rows", [1, 2, 64])
+def test_numbers_have_their_size_where_no_array_computes_a_product(rows):
+    args = shaped(rows, 256), [shaped(256, 512), shaped(512, 256)]
+    read = acc.evaluate_workload(DESIGN, acc.workload_of(chain, args)).dram_bytes
+    least = 2 * 2 * 256 * 512
+    assert least <= read <= 1.01 * least + 8 * rows * 512
+    ids = shaped(rows, dtype=jnp.int32), shaped(256, 512)
+    rows_of = acc.workload_of(lambda at, table: table[at] * 2, ids)
+    assert rows_of.itemsize == 2
+
+
 def test_layers_are_products_with_the_work_around_them():
     args = shaped(64, 256), [shaped(256, 512), shaped(512, 256)]
     work = acc.workload_of(chain, args)

@@ -29,6 +29,9 @@ def small(batch=8):
 def wide(batch=8):
     fn, (_, x) = small(batch)
     return fn, ([jax.ShapeDtypeStruct((256, 8192), jnp.bfloat16)], x)
+
+def fixed():
+    return small(8)
 """
 
 
@@ -72,8 +75,11 @@ def test_the_baseline_is_worth_one(target):
     worth = Worth(fixed, base)
     batches = [worth.of(base.changed(batch=b))["perf_per_tdp"] for b in (1, 8, 64, 256)]
     assert max(batches) == pytest.approx(1)
-    several = Worth(TracedTargets([target, target.replace("small", "wide")]), base)
-    assert several.of(base)["perf_per_tdp"] == pytest.approx(1)
+    several = TracedTargets([target, target.replace("small", "wide")])
+    assert Worth(several, base).of(base)["perf_per_tdp"] == pytest.approx(1)
+    mixed = TracedTargets([target, target.replace("small", "fixed")])
+    of_many = base.changed(batch=64)
+    assert Worth(mixed, of_many).of(of_many)["perf_per_tdp"] == pytest.approx(1)
 
 
 def test_each_of_several_programs_has_its_best_batch(target):
@@ -91,6 +97,26 @@ def test_each_of_several_programs_has_its_best_batch(target):
             for batch in (1, 8, 64, 256)
         }
         assert rates[chosen] == max(rates.values())
+
+
+def test_batches_are_said_where_they_are_free(target, tmp_path):
+    arguments = ("--trials", 3, "--engine", "random", "--json")
+    targets = target, target.replace("small", "wide")
+    out = tmp_path / "two"
+    found = json.loads(run("search", *targets, *arguments, "--out", out).output)
+    assert len(found["batches"]) == 2
+    page = (out / "page.html").read_text()
+    assert all(f"{batch} at once" in page for batch in found["batches"])
+    fixed = run("search", target.replace("small", "fixed"), *arguments)
+    assert json.loads(fixed.output)["batches"] == []
+    design = out / "design.toml"
+    few, many = (
+        json.loads(run("eval", design, target, "--batch", n, "--json").output)
+        for n in (1, 64)
+    )
+    assert few[0]["dram_bytes"] < many[0]["dram_bytes"]
+    missed = run("eval", design, target.replace("small", "fixed"), "--batch", 2)
+    assert "takes no batch" in str(missed.exception)
 
 
 def test_an_impossible_cap_says_what_would_be_needed(target):

@@ -12,8 +12,14 @@ from typer.testing import CliRunner
 from meshwright.codesign import nas
 from meshwright.errors import NasError, TargetError
 from meshwright.features.codesign.nas.command import nas_command
+from meshwright.features.codesign.nas.rewriting import rewrite as rewrite_module
 from meshwright.features.codesign.nas.rewriting.lineages import acceptable, best_of
-from meshwright.features.codesign.nas.rewriting.rewrite import JOURNAL
+from meshwright.features.codesign.nas.rewriting.rewrite import JOURNAL, promising
+from meshwright.features.codesign.nas.rewriting.search import (
+    RewriteProblem,
+    cost_function,
+)
+from meshwright.features.codesign.nas.rewriting.task import TrainedWeights
 from meshwright.search.trials import Trial
 from tests.features.codesign.nas.rewriting.models import apply, init, task
 
@@ -63,6 +69,46 @@ def test_parents_are_hardly_worse_and_not_dominated():
     kept = acceptable(trials)
     assert [t.number for t in kept] == [0, 1, 3, 4]
     assert sorted(t.number for t in best_of(kept)) == [0, 1, 3]
+
+
+def test_those_that_seem_as_good_are_judged_first_and_the_cheapest_of_them():
+    scores = [(0.90, 10), (0.899, 1), (0.92, 6), (0.90, 5), (0.80, 2), (0.895, 3)]
+    trials = [trial(i, *figures) for i, figures in enumerate(scores)]
+    assert [t.number for t in promising(trials)] == [3, 2, 1, 5]
+
+
+class Fake(RewriteProblem):
+    """A problem with scores by parity of the last draw; seeds of the judging diverge."""
+
+    def trainings(self, draws, seeds):
+        for seed in seeds:
+            self.known.setdefault("count", []).append((tuple(draws), seed))
+            if draws and seed > 1000:
+                raise NasError("weights are not finite")
+            score = 0.5 if draws and draws[-1] % 2 else 0.9
+            yield TrainedWeights([], score, score, 0.1)
+
+
+def test_a_network_that_is_clearly_worse_is_trained_once():
+    problem = Fake(task(), cost_function("flops", None))
+    for draws, count in (([], 3), ([1], 1), ([2], 3)):
+        problem.known[tuple(draws)] = problem.original
+        before = len(problem.known.get("count", []))
+        problem.reference  # noqa: B018  trained once, whenever it is asked for
+        first = len(problem.known["count"])
+        problem.figures({"draws": draws})
+        done = problem.known["count"]
+        assert first - before == (3 if not draws else 0)
+        assert len(done) - first == (count if draws else 0)
+
+
+def test_a_network_that_diverges_when_it_is_trained_again_is_passed_over(monkeypatch):
+    monkeypatch.setattr(rewrite_module, "RewriteProblem", Fake)
+    said: list[str] = []
+    found = nas.rewrite(task(), trials=4, seeds=2, say=said.append)
+    assert found.models == ()
+    assert found.judged == len(said) > 0
+    assert "trained again: weights are not finite" in said[0]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.features.codesign.accelerator.commands.options import (
+    BatchSize,
     DesignText,
     TargetTexts,
     workloads_of,
@@ -32,6 +33,7 @@ _MOST_ROWS = 20
 def eval_command(
     design: DesignText,
     targets: TargetTexts,
+    batch: BatchSize = None,
     html: Annotated[Path | None, Option("--html", help="file for a page")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,7 +42,7 @@ def eval_command(
         output_file(html)
     made = Design.load(design)
     found: list[Evaluation] = []
-    for workload in workloads_of(targets):
+    for workload in workloads_of(targets, batch):
         with show_progress(f"{workload.name} on {made.name}"):
             found.append(evaluate_workload(made, workload))
     if html is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,6 @@ from meshwright.cli.arguments.options import AsJson
 from meshwright.errors import NoDesignError
 from meshwright.features.codesign.accelerator.commands.options import TargetTexts
 from meshwright.features.codesign.accelerator.design.design import Design
-from meshwright.features.codesign.accelerator.search.programs import TracedTargets
 from meshwright.features.codesign.accelerator.search.search import (
     FoundDesign,
     die_shrunk,
@@ -82,7 +82,7 @@ def search_command(  # noqa: PLR0913  an option each
             print(nothing, file=sys.stderr)
             raise Exit(1) from None
     if folder is not None:
-        _write(found, folder, targets)
+        _write(found, folder)
     figures = {name: float(value) for name, value in found.trial.values.items()}
     if as_json:
         entries = {
@@ -98,7 +98,8 @@ def search_command(  # noqa: PLR0913  an option each
     )
     for name, value in figures.items():
         print(f"{name:13} {value:.4g}")
-    print(f"{'batches':13} {', '.join(map(str, found.batches))}")
+    if found.batches:
+        print(f"{'batches':13} {', '.join(map(str, found.batches))}")
     print(found.design.to_toml())
 
 
@@ -107,10 +108,12 @@ def _progress_line(trial: Trial, trials: int) -> str:
     return f"design {trial.number + 1} of {trials}  {what}"
 
 
-def _write(found: FoundDesign, folder: Path, targets: list[str]) -> None:
+def _write(found: FoundDesign, folder: Path) -> None:
     found.design.save(folder / "design.toml")
     (folder / "trials.json").write_text(found.front.to_json() + "\n", encoding="utf-8")
-    programs = TracedTargets(tuple(targets))
-    workloads = [programs.at(batch)[i] for i, batch in enumerate(found.batches)]
+    workloads = list(found.workloads)
+    for number, batch in enumerate(found.batches):
+        name = f"{workloads[number].name}, {batch} at once"
+        workloads[number] = replace(workloads[number], name=name)
     page = make_page([evaluate_workload(found.design, each) for each in workloads])
     (folder / "page.html").write_text(page, encoding="utf-8")

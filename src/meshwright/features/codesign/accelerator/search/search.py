@@ -19,6 +19,7 @@ from meshwright.features.codesign.accelerator.search.space import (
     known_designs,
 )
 from meshwright.features.codesign.accelerator.search.worth import Worth, objective_of
+from meshwright.features.codesign.accelerator.workload.layers import Workload
 from meshwright.search.trials import (
     Front,
     Goals,
@@ -36,13 +37,15 @@ from meshwright.search.trials.space.coding import Coding
 class FoundDesign:
     """The best design of a search.
 
-    trial: the trial that found it, with its figures relative to the baseline. batches: of
-        each program, the examples at once with which the design is fastest.
+    trial: the trial that found it, with its figures relative to the baseline.
+    workloads: the layers of each program, at the batch at which its figures are taken.
+    batches: these batches; empty where the programs fix them.
     """
 
     design: Design
     trial: Trial
     front: Front
+    workloads: tuple[Workload, ...]
     batches: tuple[int, ...]
 
 
@@ -71,7 +74,8 @@ def search_design(  # noqa: PLR0913  an option each
 
     Area and power are known without a simulation, so trials are spent within the caps. The
     first are of `known_designs`. Where the batch is free, a design for one program has a
-    native batch; of several, each gets the batch that is best for it, as on the baseline.
+    native batch; of several, each gets the batch with which a design is fastest, as on the
+    baseline, and the design found has the batch of most of them.
 
     base: design to which figures are relative, and whose clock, node and number format
         candidates have; a TPU v3 at 7 nm if none is given.
@@ -100,8 +104,11 @@ def search_design(  # noqa: PLR0913  an option each
     best = front.points[0]
     design = design_of(best.candidate, base)
     batches = worth.best_batches(design)
+    workloads = tuple(programs.at(b)[number] for number, b in enumerate(batches))
+    if not programs.has_batch:
+        return FoundDesign(design, best, front, workloads, ())
     design = design.changed(batch=Counter(batches).most_common(1)[0][0])
-    return FoundDesign(design, best, front, batches)
+    return FoundDesign(design, best, front, workloads, batches)
 
 
 _NUM_DRAWN, _LEAST_SHARE = 1000, 0.02

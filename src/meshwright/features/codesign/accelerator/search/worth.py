@@ -78,7 +78,8 @@ class Worth:
     def rate_base(self) -> tuple[float, ...]:
         """Examples a second of each program on the baseline; fails if it cannot run one."""
         if not self.base_rates:
-            batches = _BATCHES if self.programs.has_batch else (1,)
+            own = (self.base.chip.batch,)
+            batches = _BATCHES if self.programs.has_batch else own
             self.base_rates, _, _ = self._rates(self.base, batches)
         return self.base_rates
 
@@ -101,23 +102,26 @@ class Worth:
     ) -> tuple[tuple[float, ...], float, tuple[int, ...]]:
         """Examples a second of each program at its best batch, joules an example, batches.
 
-        A batch that a design cannot run is left out, unless it can run none.
+        A batch that a design cannot run is left out. If it can run none, it fails with what
+        the first one lacks.
         """
         has_batch = self.programs.has_batch
         best: list[tuple[float, float, int]] = []
         for number in range(len(self.programs.targets)):
             found: list[tuple[float, float, int]] = []
+            errors: list[AcceleratorError] = []
             for batch in batches:
                 workload = self.programs.at(batch)[number]
                 try:
                     one = evaluate_workload(design, workload, is_fused=self.is_fused)
-                except AcceleratorError:
-                    if batch == batches[-1] and not found:
-                        raise
+                except AcceleratorError as error:
+                    errors.append(error)
                     continue
                 examples = batch if has_batch else 1
                 found.append((examples / one.seconds, one.energy_j / examples, batch))
-            best.append(max(found))
+            if not found:
+                raise errors[0]
+            best.append(max(found, key=lambda each: (each[0], -each[1])))
         rates, joules, chosen = zip(*best, strict=True)
         return rates, math.fsum(joules) / len(joules), chosen
 

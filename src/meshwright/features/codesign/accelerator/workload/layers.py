@@ -15,6 +15,7 @@ from typing import Any
 from meshwright.errors import AcceleratorError
 from meshwright.features.codesign.accelerator.mapping.product import ArrayProduct
 from meshwright.features.codesign.accelerator.workload.products import (
+    PRODUCTS,
     has_product,
     is_depthwise,
     product_of,
@@ -26,6 +27,7 @@ from meshwright.program.analysis.executions import num_iterations
 from meshwright.program.capture.capture import capture
 from meshwright.program.ir import Atom, Op, Program, Value, itemsize_bytes
 from meshwright.program.ops import Trait, has_trait, work_of
+from meshwright.program.rules.factors import is_inexact
 
 _FUNCTION_FLOPS = 10
 """Operations of a vector unit for an exponential, a root or their like."""
@@ -147,7 +149,7 @@ def workload_of(
     if not any(reading.tensors[number].num_bytes for number in values):
         raise AcceleratorError(f"{title or 'the program'} computes nothing")
     tensors = _without_data(layers, reading.tensors)
-    return Workload(title, layers, tensors, reading.itemsize)
+    return Workload(title, layers, tensors, reading.operand_itemsize())
 
 
 def _without_data(
@@ -178,12 +180,18 @@ class _Reading:
     numbers: dict[Value, int] = field(default_factory=dict[Value, int])
     arguments: dict[Value, int] = field(default_factory=dict[Value, int])
     names: dict[str, int] = field(default_factory=dict[str, int])
-    itemsize: int = 1
+    itemsize: int = 0
 
     def note_arguments(self, program: Program) -> None:
         """Count the arguments and constants of the program as weights."""
         for value in (*program.inputs, *program.constants):
             self.arguments[value] = 1
+
+    def operand_itemsize(self) -> int:
+        """Bytes of a number in the operands of products, or in the widest argument."""
+        floats = [v for v in self.arguments if is_inexact(v.dtype)]
+        sizes = [itemsize_bytes(v.dtype) for v in floats or self.arguments]
+        return self.itemsize or max(sizes, default=1)
 
     def layers(self, fusions: Sequence[Fusion], times: int) -> Iterator[Layer]:
         for fusion in fusions:
@@ -231,8 +239,10 @@ class _Reading:
         flops = work.flops + _FUNCTION_FLOPS * work.transcendentals
         own = 0 if op is None else work_of(op).flops
         left, right = (None, None) if op is None else self._sides(op, fusion)
-        if op is not None:
-            self.itemsize = max(self.itemsize, itemsize_bytes(op.operands[0].dtype))
+        for root in roots:
+            if root.kind in PRODUCTS:  # small ones, too, which no array computes
+                size = itemsize_bytes(root.operands[0].dtype)
+                self.itemsize = max(self.itemsize, size)
         return Layer(
             name=self._name(fusion.root),
             product=None if op is None else product_of(op),

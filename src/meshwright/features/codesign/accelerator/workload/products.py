@@ -12,11 +12,12 @@ from meshwright.predict.roofline.matrix_unit import product_extents, uses_matrix
 from meshwright.program.ir import Op, itemsize_bytes
 
 CONVOLUTION = "conv_general_dilated"
+PRODUCTS = ("dot_general", CONVOLUTION)
 
 
 def has_product(op: Op) -> bool:
     """Whether an array computes the op."""
-    return op.kind in ("dot_general", CONVOLUTION) and uses_matrix_unit(op)
+    return op.kind in PRODUCTS and uses_matrix_unit(op)
 
 
 def product_of(op: Op) -> ArrayProduct:

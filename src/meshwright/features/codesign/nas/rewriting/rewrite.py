@@ -38,8 +38,7 @@ _FILES = ("model.py", "weights.npz", "about.json")
 """Files of a model's folder."""
 
 _WANTED, _MOST_JUDGED = 4, 24
-"""Models are trained again, the cheapest first, until so many are as good as the original,
-or so many have been."""
+"""Models are trained again until so many are as good as the original, or so many were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,9 @@ class RewrittenModel:
 class Rewriting:
     """The models that a search found.
 
-    less: the cost that was lowered. models: those that lose nothing, by cost.
+    less: the cost that was lowered. models: up to four that lose nothing, by cost.
     trials: networks that were trained in the search; failed: those of them that failed.
+    judged: networks that were trained again, from other seeds.
     """
 
     less: str
@@ -72,6 +72,7 @@ class Rewriting:
     models: tuple[RewrittenModel, ...]
     trials: int
     failed: int
+    judged: int
 
     def to_json(self) -> str:
         """The record as JSON text."""
@@ -87,6 +88,7 @@ class Rewriting:
             lines.append(
                 f"no model with less {self.less} is as good in {self.trials} trials"
             )
+        lines.append(f"{self.judged} of {self.trials} models were trained again")
         return "\n".join(lines)
 
 
@@ -112,17 +114,17 @@ def rewrite(  # noqa: PLR0913  an option each
     out: str | PathLike[str] | None = None,
     method: str = "properties",
     on_trial: Callable[[Trial], None] = lambda trial: None,
-    on_judged: Callable[[int, RewrittenModel], None] = lambda number, model: None,
+    on_judged: Callable[[Trial, RewrittenModel], None] = lambda trial, model: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Rewriting:
     """Models that do as well as a task's and cost less, by subgraphs that are replaced.
 
     less: what there should be less of: "flops", "parameters", or "latency" on `machine`.
-    trials: networks to train. seeds: trainings by which the original and the best ones are
-        compared in the end.
+    trials: networks to train. seeds: trainings of each network that is not clearly worse
+        after one, and other ones of the original and the best in the end.
     out: folder for the journal, from which a search goes on, and for the models.
     method: "properties", or an ablation, "enumeration" or "mutation".
-    on_judged: gets the number and the figures of each model that is trained again.
+    on_judged: gets each trial whose network is trained again, and the new figures.
     say: gets remarks, such as on a line of the journal that was dropped.
     """
     if seeds < 1:
@@ -132,7 +134,7 @@ def rewrite(  # noqa: PLR0913  an option each
     if folder is not None:
         source_of(problem.original, "")  # fails before the search, not after it
     found = tried_rewrites(problem, trials, folder, on_trial=on_trial, say=say)
-    return _result(problem, found, less, folder, on_judged)
+    return _result(problem, found, less, folder, on_judged, say)
 
 
 def tried_rewrites(
@@ -143,7 +145,7 @@ def tried_rewrites(
     on_trial: Callable[[Trial], None] = lambda trial: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Sequence[Trial]:
-    """The original, and then `trials` networks of a search, each trained once.
+    """The original, and then `trials` networks of a search.
 
     With a folder a search goes on from its journal there; more trials are those of fewer
     trials and then others.
@@ -169,20 +171,24 @@ def _result(
     trials: Sequence[Trial],
     less: str,
     folder: Path | None,
-    on_judged: Callable[[int, RewrittenModel], None],
+    on_judged: Callable[[Trial, RewrittenModel], None],
+    say: Callable[[str], None],
 ) -> Rewriting:
     """The candidates that are as good as the original, in folders of their own."""
     original, first = _judged(problem, ())
     good: list[tuple[RewrittenModel, TrainedWeights, Sequence[int]]] = []
-    for number, trial in enumerate(_promising(trials), 1):
+    judged = 0
+    for trial in promising(trials):
         if len(good) == _WANTED:
             break
-        draws = trial.candidate["draws"]
+        draws, judged = trial.candidate["draws"], judged + 1
+        problem.network(draws)  # an error here is not of its training
         try:
             model, trained = _judged(problem, draws)
-        except NasError:  # it diverges from one of the other seeds
+        except NasError as error:
+            say(f"trial {trial.number}, trained again: {error}")
             continue
-        on_judged(number, model)
+        on_judged(trial, model)
         if model.validation >= original.validation:
             good.append((model, trained, draws))
     good.sort(key=lambda each: each[0].cost)
@@ -197,25 +203,24 @@ def _result(
         known = {p for p in folder.iterdir() if re.fullmatch(r"model_\d+", p.name)}
         remove_folders(known - kept, _FILES)
     failed = sum(bool(trial.reason) for trial in trials)
-    found = Rewriting(less, original, tuple(models), len(trials) - 1, failed)
+    found = Rewriting(less, original, tuple(models), len(trials) - 1, failed, judged)
     if folder is not None:
         (folder / "rewriting.json").write_text(found.to_json(), encoding="utf-8")
     return found
 
 
-def _promising(trials: Sequence[Trial]) -> list[Trial]:
+def promising(trials: Sequence[Trial]) -> list[Trial]:
     """The candidates to train again, those that seem as good as the original first.
 
     Of those the cheapest come first, and of the others the best.
     """
-    original, *rest = trials
+    original, *rest = acceptable(trials)
 
     def rank(trial: Trial) -> tuple[bool, float]:
         loses = trial.values["score"] < original.values["score"]
         return loses, -trial.values["score"] if loses else trial.values["cost"]
 
-    kept = {id(trial) for trial in acceptable(trials)}
-    return sorted((t for t in rest if id(t) in kept), key=rank)[:_MOST_JUDGED]
+    return sorted(rest, key=rank)[:_MOST_JUDGED]
 
 
 def _judged(

@@ -73,8 +73,8 @@ def rewrite_command(  # noqa: PLR0913  an option each
             out=folder,
             method=method,
             on_trial=lambda trial: show(f"{_progress_line(trial)}  (of {trials})"),
-            on_judged=lambda number, model: show(
-                f"model {number} trained again  score {model.validation:.4f}  "
+            on_judged=lambda trial, model: show(
+                f"trial {trial.number} trained again  score {model.validation:.4f}  "
                 f"cost {model.cost:.3g}"
             ),
             say=lambda text: print(text, file=sys.stderr),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from random import Random
@@ -27,7 +27,10 @@ _LEAST_GAIN = 0.99
 
 
 _LARGEST_STEP = 0.3
-"""The share of a parent's cost that a child has to save at most, if it can be found."""
+"""A child is first sought that saves a share of its parent's cost, drawn from 0 to this."""
+
+_VERSION = 2
+"""Of how draws become networks and networks scores; a journal of another one is refused."""
 
 _CLEARLY = 2
 """Standard errors of the original's score by which a first training is clearly worse."""
@@ -94,9 +97,8 @@ class RewriteProblem:
         task, network = self.task, self.original
         training = f"{task.steps} steps, batch {task.batch}, rate {task.rate}"
         size = f"{network.flops} FLOPs, {network.parameters} parameters"
-        return (
-            f"{size}, {training}, cost {self.cost(network):g}, {self.seeds} seeds each"
-        )
+        cost = f"cost {self.cost(network):g}, {self.seeds} seeds"
+        return f"{size}, {training}, {cost}, version {_VERSION}"
 
     def network(self, draws: Sequence[int]) -> ModelProgram:
         """The network of a candidate; `NasError` if a draw finds nothing to replace."""
@@ -111,9 +113,10 @@ class RewriteProblem:
         return network
 
     def _child(self, parent: ModelProgram, draw: int) -> ModelProgram | None:
-        """The parent with one subgraph replaced by a cheaper one, if any is found.
+        """The parent with one subgraph replaced, at no more than its cost, if any is found.
 
-        How much cheaper the network has to be is drawn, so that not most steps are tiny.
+        How much cheaper the child has to be is drawn, or most steps would be tiny. If no
+        such child is found, any that costs no more is taken.
         """
         rng = Random(draw)
         most = min(self.cost(parent), _LEAST_GAIN * self.cost(self.original))
@@ -133,8 +136,9 @@ class RewriteProblem:
 
     @cached_property
     def reference(self) -> list[TrainedWeights]:
-        """The trainings of the original in the search."""
-        return list(self.trainings((), range(self.seed, self.seed + self.seeds)))
+        """The trainings of the original in the search, without their weights."""
+        every = self.trainings((), range(self.seed, self.seed + self.seeds))
+        return [replace(each, weights=[]) for each in every]
 
     def _searched(self, draws: Sequence[int]) -> list[TrainedWeights]:
         """Trainings of a candidate, only the first one if that is clearly worse."""

@@ -49,12 +49,12 @@ def _norms(value: Typed) -> Iterator[SubgraphPiece]:
 def _sizes(value: Typed, wanted: Typed) -> list[int]:
     """Numbers of channels to choose from, the wanted number among them.
 
-    None is below a quarter of the wanted number, so that several pieces in a row do not
-    leave one channel through which all has to pass.
+    None is below a quarter of the wanted number, unless the value itself has fewer. So
+    several pieces in a row do not leave one channel through which all has to pass.
     """
     own = value.shape[value.roles.feature]
     goal = wanted.shape[wanted.roles.feature]
-    least = min(own, max(1, goal // 4))
+    least = max(1, min(own, goal // 4))
     return sorted(n for n in {own, own // 2, own // 4, 2 * own, goal} if n >= least)
 
 
