@@ -1,7 +1,7 @@
 """Small models with subgraphs replaced: fewer FLOPs at no loss, by alphaNAS and ablations.
 
     python -m benchmarks codesign rewrite_models [--trials 200] [--seeds 0,1,2]
-        [--models resnet,vit,efficientnet] [--until 40]
+        [--models resnet,vit,efficientnet] [--methods properties] [--until 40]
 
 Every search of a model of `small_models.py`, by a method and from a seed, goes on by
 `--round` trials in turn, so that all of them have equally many trials whenever the run is
@@ -66,6 +66,7 @@ def judged(
     option("--seeds", default="0,1,2"),
     option("--less", default="flops"),
     option("--models", default=",".join(MODELS)),
+    option("--methods", default=",".join(METHODS)),
     option("--journals", type=Path, default=ROOT / "out" / "rewrite_models"),
     out=STORED,
 )
@@ -74,7 +75,8 @@ def main(chosen: Options) -> None:
     until = chosen.until or chosen.trials
     seeds = [int(seed) for seed in chosen.seeds.split(",")]
     models: list[str] = chosen.models.split(",")
-    runs = [(m, seed, method) for m in models for seed in seeds for method in METHODS]
+    methods: list[str] = chosen.methods.split(",")
+    runs = [(m, seed, method) for m in models for seed in seeds for method in methods]
     tasks = {model: getattr(small_models, model)() for model, _, _ in runs}
     cost = cost_function(chosen.less, None)
     problems = {

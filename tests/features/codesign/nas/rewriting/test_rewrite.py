@@ -13,8 +13,9 @@ from meshwright.codesign import nas
 from meshwright.errors import NasError, TargetError
 from meshwright.features.codesign.nas.command import nas_command
 from meshwright.features.codesign.nas.rewriting import rewrite as rewrite_module
+from meshwright.features.codesign.nas.rewriting.judging import promising
 from meshwright.features.codesign.nas.rewriting.lineages import acceptable, best_of
-from meshwright.features.codesign.nas.rewriting.rewrite import JOURNAL, promising
+from meshwright.features.codesign.nas.rewriting.rewrite import JOURNAL
 from meshwright.features.codesign.nas.rewriting.search import (
     RewriteProblem,
     cost_function,
@@ -104,11 +105,23 @@ def test_a_network_that_is_clearly_worse_is_trained_once():
 
 def test_a_network_that_diverges_when_it_is_trained_again_is_passed_over(monkeypatch):
     monkeypatch.setattr(rewrite_module, "RewriteProblem", Fake)
-    said: list[str] = []
-    found = nas.rewrite(task(), trials=4, seeds=2, say=said.append)
+    seen: list[Trial] = []
+    found = nas.rewrite(task(), trials=4, seeds=2, on_judged=seen.append)
     assert found.models == ()
-    assert found.judged == len(said) > 0
-    assert "trained again: weights are not finite" in said[0]
+    assert found.judged == len(seen) - 1 > 0
+    assert all("weights are not finite" in trial.reason for trial in seen[1:])
+
+
+def test_the_judging_goes_on_where_it_was_killed(tmp_path: Path):
+    given, out = task(steps=12), tmp_path / "whole"
+    whole = nas.rewrite(given, trials=3, seeds=1, out=out)
+    assert whole.judged > 0
+    journal = out / "judged_3.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:-1]) + lines[-1][:20])  # killed in a line
+    said: list[str] = []
+    assert nas.rewrite(given, trials=3, seeds=1, out=out, say=said.append) == whole
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,29 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 
 from meshwright.app.output.files import make_folder, remove_folders
 from meshwright.errors import NasError
+from meshwright.features.codesign.nas.rewriting.judging import is_as_good, judged_again
 from meshwright.features.codesign.nas.rewriting.lineages import (
     GOALS,
     LINEAGES,
     ORIGINAL,
     Lineages,
-    acceptable,
 )
-from meshwright.features.codesign.nas.rewriting.network import ModelProgram
 from meshwright.features.codesign.nas.rewriting.search import (
     RewriteProblem,
     cost_function,
 )
 from meshwright.features.codesign.nas.rewriting.source import arrays_of, source_of
-from meshwright.features.codesign.nas.rewriting.task import Task, TrainedWeights
+from meshwright.features.codesign.nas.rewriting.task import Task
 from meshwright.machine import Machine
 from meshwright.plain import plain
 from meshwright.search.trials import Study, Trial, run_trials
@@ -36,9 +34,6 @@ JOURNAL = "journal.jsonl"
 
 _FILES = ("model.py", "weights.npz", "about.json")
 """Files of a model's folder."""
-
-_WANTED, _MOST_JUDGED = 4, 24
-"""Models are trained again until so many are as good as the original, or so many were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +109,7 @@ def rewrite(  # noqa: PLR0913  an option each
     out: str | PathLike[str] | None = None,
     method: str = "properties",
     on_trial: Callable[[Trial], None] = lambda trial: None,
-    on_judged: Callable[[Trial, RewrittenModel], None] = lambda trial, model: None,
+    on_judged: Callable[[Trial], None] = lambda trial: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Rewriting:
     """Models that do as well as a task's and cost less, by subgraphs that are replaced.
@@ -124,7 +119,7 @@ def rewrite(  # noqa: PLR0913  an option each
         after one, and other ones of the original and the best in the end.
     out: folder for the journal, from which a search goes on, and for the models.
     method: "properties", or an ablation, "enumeration" or "mutation".
-    on_judged: gets each trial whose network is trained again, and the new figures.
+    on_judged: gets the original and each network that is trained again in the end.
     say: gets remarks, such as on a line of the journal that was dropped.
     """
     if seeds < 1:
@@ -134,7 +129,8 @@ def rewrite(  # noqa: PLR0913  an option each
     if folder is not None:
         source_of(problem.original, "")  # fails before the search, not after it
     found = tried_rewrites(problem, trials, folder, on_trial=on_trial, say=say)
-    return _result(problem, found, less, folder, on_judged, say)
+    judged = judged_again(problem, found, folder, on_judged=on_judged, say=say)
+    return _result(problem, found, judged, less, folder)
 
 
 def tried_rewrites(
@@ -169,87 +165,55 @@ def tried_rewrites(
 def _result(
     problem: RewriteProblem,
     trials: Sequence[Trial],
+    judged: Sequence[Trial],
     less: str,
     folder: Path | None,
-    on_judged: Callable[[Trial, RewrittenModel], None],
-    say: Callable[[str], None],
 ) -> Rewriting:
-    """The candidates that are as good as the original, in folders of their own."""
-    original, first = _judged(problem, ())
-    good: list[tuple[RewrittenModel, TrainedWeights, Sequence[int]]] = []
-    judged = 0
-    for trial in promising(trials):
-        if len(good) == _WANTED:
-            break
-        draws, judged = trial.candidate["draws"], judged + 1
-        problem.network(draws)  # an error here is not of its training
-        try:
-            model, trained = _judged(problem, draws)
-        except NasError as error:
-            say(f"trial {trial.number}, trained again: {error}")
-            continue
-        on_judged(trial, model)
-        if model.validation >= original.validation:
-            good.append((model, trained, draws))
-    good.sort(key=lambda each: each[0].cost)
-    models = [model for model, _, _ in good]
+    """The networks that are as good as the original, in folders of their own."""
+    first, *rest = judged
+    good = [trial for trial in rest if is_as_good(trial, first)]
+    good.sort(key=lambda trial: trial.values["cost"])
+    original = _model(problem, first)
+    models = [_model(problem, trial) for trial in good]
     if folder is not None:
-        original = _written(original, problem.original, first, folder / "original")
+        original = _written(problem, first, folder / "original")
         models = [
-            _written(model, problem.network(draws), trained, folder / f"model_{number}")
-            for number, (model, trained, draws) in enumerate(good)
+            _written(problem, trial, folder / f"model_{number}")
+            for number, trial in enumerate(good)
         ]
         kept = {folder / f"model_{number}" for number in range(len(models))}
         known = {p for p in folder.iterdir() if re.fullmatch(r"model_\d+", p.name)}
         remove_folders(known - kept, _FILES)
     failed = sum(bool(trial.reason) for trial in trials)
-    found = Rewriting(less, original, tuple(models), len(trials) - 1, failed, judged)
+    found = Rewriting(less, original, tuple(models), len(trials) - 1, failed, len(rest))
     if folder is not None:
         (folder / "rewriting.json").write_text(found.to_json(), encoding="utf-8")
     return found
 
 
-def promising(trials: Sequence[Trial]) -> list[Trial]:
-    """The candidates to train again, those that seem as good as the original first.
-
-    Of those the cheapest come first, and of the others the best.
-    """
-    original, *rest = acceptable(trials)
-
-    def rank(trial: Trial) -> tuple[bool, float]:
-        loses = trial.values["score"] < original.values["score"]
-        return loses, -trial.values["score"] if loses else trial.values["cost"]
-
-    return sorted(rest, key=rank)[:_MOST_JUDGED]
-
-
-def _judged(
-    problem: RewriteProblem, draws: Sequence[int]
-) -> tuple[RewrittenModel, TrainedWeights]:
-    """A model over several seeds that the search did not use, and its first training."""
-    network = problem.network(draws)
-    first = problem.seed + 1000
-    every = list(problem.trainings(draws, range(first, first + problem.seeds)))
-    model = RewrittenModel(
-        problem.cost(network),
+def _model(problem: RewriteProblem, judged: Trial, folder: str = "") -> RewrittenModel:
+    """The record of a judged network."""
+    network = problem.network(judged.candidate["draws"])
+    return RewrittenModel(
+        judged.values["cost"],
         network.flops,
         network.parameters,
-        fmean(each.validation for each in every),
-        fmean(each.test for each in every),
+        judged.values["validation"],
+        judged.values["test"],
         network.changes,
+        folder,
     )
-    return model, every[0]
 
 
-def _written(
-    model: RewrittenModel, network: ModelProgram, trained: TrainedWeights, folder: Path
-) -> RewrittenModel:
+def _written(problem: RewriteProblem, judged: Trial, folder: Path) -> RewrittenModel:
     """Write the folder of a model: `model.py`, `weights.npz` and `about.json`."""
     make_folder(folder, NasError)
-    placed = replace(model, folder=str(folder))
+    draws = judged.candidate["draws"]
+    network, made = problem.network(draws), _model(problem, judged, str(folder))
+    (trained,) = problem.trainings(draws, [problem.judging_seed])
     about = f"A model of {network.flops:,} FLOPs and {network.parameters:,} parameters."
     source = source_of(network, about)
     (folder / "model.py").write_text(source, encoding="utf-8")
     np.savez(folder / "weights.npz", **arrays_of(network, trained.weights))  # pyright: ignore[reportArgumentType]
-    (folder / "about.json").write_text(json.dumps(plain(placed), indent=1), "utf-8")
-    return placed
+    (folder / "about.json").write_text(json.dumps(plain(made), indent=1), "utf-8")
+    return made

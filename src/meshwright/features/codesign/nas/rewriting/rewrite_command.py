@@ -73,10 +73,7 @@ def rewrite_command(  # noqa: PLR0913  an option each
             out=folder,
             method=method,
             on_trial=lambda trial: show(f"{_progress_line(trial)}  (of {trials})"),
-            on_judged=lambda trial, model: show(
-                f"trial {trial.number} trained again  score {model.validation:.4f}  "
-                f"cost {model.cost:.3g}"
-            ),
+            on_judged=lambda trial: show(f"trained again: {_judged_line(trial)}"),
             say=lambda text: print(text, file=sys.stderr),
         )
     print(found.to_json() if as_json else found)
@@ -89,6 +86,14 @@ def _progress_line(trial: Trial) -> str:
         return f"trial {trial.number}  {trial.reason}"
     score, cost = trial.values["score"], trial.values["cost"]
     return f"trial {trial.number}  score {score:.4f}  cost {cost:.3g}"
+
+
+def _judged_line(trial: Trial) -> str:
+    name = f"model {trial.number}" if trial.number else "the original"
+    if trial.reason:
+        return f"{name}  {trial.reason}"
+    score, cost = trial.values["validation"], trial.values["cost"]
+    return f"{name}  score {score:.4f}  cost {cost:.3g}"
 
 
 def _folder(out: Path | None, resume: Path | None) -> Path | None:

@@ -150,6 +150,22 @@ class RewriteProblem:
         first = next(every)
         return [first, *every] if first.validation >= floor else [first]
 
+    def judged_figures(self, candidate: dict[str, Any]) -> dict[str, Any]:
+        """Scores in the mean of trainings that the search does not use, and the cost."""
+        draws = candidate["draws"]
+        first = self.judging_seed
+        every = list(self.trainings(draws, range(first, first + self.seeds)))
+        return {
+            "validation": fmean(each.validation for each in every),
+            "test": fmean(each.test for each in every),
+            "cost": self.cost(self.network(draws)),
+        }
+
+    @property
+    def judging_seed(self) -> int:
+        """The first of the seeds by which the best are judged in the end."""
+        return self.seed + 1000
+
     def figures(self, candidate: dict[str, Any]) -> dict[str, Any]:
         """The figures of a trial: score on the validation data, its error, and costs."""
         draws = candidate["draws"]
