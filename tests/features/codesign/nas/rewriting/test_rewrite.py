@@ -44,7 +44,8 @@ def test_a_search_goes_on_and_its_models_do_what_is_said(tmp_path: Path):
         scores = np.concatenate(
             [module["apply"](weights, x[i : i + 16]) for i in range(0, len(x), 16)]
         )
-        assert (scores.argmax(-1) == y).mean() == pytest.approx(model.test)
+        if model is not whole.original:  # which has a mean of more trainings
+            assert (scores.argmax(-1) == y).mean() == pytest.approx(model.test)
         assert sum(w.size for w in weights.values()) == model.parameters
     assert all(m.validation >= whole.original.validation for m in whole.models)
     assert all(m.flops < whole.original.flops for m in whole.models)

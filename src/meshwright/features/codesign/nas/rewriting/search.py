@@ -151,10 +151,14 @@ class RewriteProblem:
         return [first, *every] if first.validation >= floor else [first]
 
     def judged_figures(self, candidate: dict[str, Any]) -> dict[str, Any]:
-        """Scores in the mean of trainings that the search does not use, and the cost."""
+        """Scores in the mean of trainings that the search does not use, and the cost.
+
+        All verdicts hang on the original's, so its trainings in the search count, too.
+        """
         draws = candidate["draws"]
         first = self.judging_seed
-        every = list(self.trainings(draws, range(first, first + self.seeds)))
+        every = [*self.trainings(draws, range(first, first + self.seeds))]
+        every += [] if draws else self.reference
         return {
             "validation": fmean(each.validation for each in every),
             "test": fmean(each.test for each in every),
