@@ -208,12 +208,12 @@ def vit_apply(params: Params, x: Array) -> Array:
 
 def vit() -> nas.Task:
     """The ViT on digits."""
-    return _task(vit_apply, partial(vit_init, 4, 10), digits(), 600)
+    return _task(vit_apply, partial(vit_init, 4, 10), digits(), steps=600)
 
 
 def vit_shapes() -> nas.Task:
     """The ViT on made images."""
-    return _task(vit_apply, partial(vit_init, 48, 16), shapes(), 600)
+    return _task(vit_apply, partial(vit_init, 48, 16), shapes(), steps=600)
 
 
 # -- EfficientNet ------------------------------------------------------------------

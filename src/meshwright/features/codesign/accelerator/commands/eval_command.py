@@ -15,7 +15,6 @@ from meshwright.app.output.progress import show_progress
 from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.features.codesign.accelerator.commands.options import (
-    BatchSize,
     DesignText,
     TargetTexts,
     workloads_of,
@@ -26,6 +25,7 @@ from meshwright.features.codesign.accelerator.simulate.evaluate import (
     evaluate_workload,
 )
 from meshwright.features.codesign.accelerator.views.page import make_page
+from meshwright.features.codesign.nas.cost.latency_command import BatchSize
 
 _MOST_ROWS = 20
 

@@ -7,12 +7,11 @@ from typer import Argument, Option
 
 from meshwright.app.output.progress import show_progress
 from meshwright.cli.arguments.target import find_target
-from meshwright.errors import AcceleratorError
-from meshwright.features.codesign.accelerator.search.programs import TracedTargets
 from meshwright.features.codesign.accelerator.workload.layers import (
     Workload,
     workload_of,
 )
+from meshwright.features.codesign.nas.cost.latency_command import made_with
 
 DesignText = Annotated[
     str,
@@ -30,25 +29,12 @@ TargetTexts = Annotated[
 OutFolder = Annotated[Path, Option("--out", help="folder for what is found")]
 
 
-BatchSize = Annotated[
-    int | None, Option("--batch", min=1, help="examples of a call, if targets take it")
-]
-
-
 def workloads_of(targets: list[str], batch: int | None = None) -> list[Workload]:
     """The layers of each target, for calls of `batch` examples if that is given."""
     found: list[Workload] = []
     for text in targets:
         with show_progress(f"tracing {text}"):
-            if batch is None:
-                target = find_target(text, is_inference=True)
-                found.append(workload_of(target.fn, target.args, text))
-                continue
-            traced = TracedTargets((text,))
-            if not traced.has_batch:
-                raise AcceleratorError(
-                    f"{text} takes no batch; leave out --batch, or write the target as "
-                    "a function with a default, such as `def target(batch=8)`"
-                )
-            found += traced.at(batch)
+            target = find_target(text, is_inference=True)
+            fn, args = made_with(target, {"batch": batch})
+            found.append(workload_of(fn, args, text))
     return found

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
 from meshwright.cli.arguments.target import Target, find_target
 from meshwright.errors import AcceleratorError
@@ -14,6 +12,7 @@ from meshwright.features.codesign.accelerator.workload.layers import (
     Workload,
     workload_of,
 )
+from meshwright.features.codesign.nas.cost.latency_command import made_with
 
 
 @dataclass(slots=True)
@@ -69,7 +68,5 @@ def _takes_batch(target: Target) -> bool:
 
 def _traced(text: str, batch: int) -> Workload:
     target = _found(text)
-    if _takes_batch(target):
-        make: Callable[..., Any] = target.make
-        target = Target(target.name, partial(make, batch=batch), target.schedules)
-    return workload_of(target.fn, target.args, text)
+    fn, args = made_with(target, {"batch": batch} if _takes_batch(target) else {})
+    return workload_of(fn, args, text)

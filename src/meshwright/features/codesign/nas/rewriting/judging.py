@@ -70,7 +70,7 @@ def promising(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(rest, key=rank)[:_MOST_JUDGED]
 
 
-def judged_again(
+def judge(
     problem: RewriteProblem,
     trials: Sequence[Trial],
     folder: Path | None,

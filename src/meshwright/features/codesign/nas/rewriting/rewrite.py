@@ -13,7 +13,7 @@ import numpy as np
 
 from meshwright.app.output.files import make_folder, remove_folders
 from meshwright.errors import NasError
-from meshwright.features.codesign.nas.rewriting.judging import is_as_good, judged_again
+from meshwright.features.codesign.nas.rewriting.judging import is_as_good, judge
 from meshwright.features.codesign.nas.rewriting.lineages import (
     GOALS,
     LINEAGES,
@@ -129,7 +129,7 @@ def rewrite(  # noqa: PLR0913  an option each
     if folder is not None:
         source_of(problem.original, "")  # fails before the search, not after it
     found = tried_rewrites(problem, trials, folder, on_trial=on_trial, say=say)
-    judged = judged_again(problem, found, folder, on_judged=on_judged, say=say)
+    judged = judge(problem, found, folder, on_judged=on_judged, say=say)
     return _result(problem, found, judged, less, folder)
 
 

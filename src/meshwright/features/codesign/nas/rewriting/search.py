@@ -32,7 +32,7 @@ _LARGEST_STEP = 0.3
 _VERSION = 2
 """Of how draws become networks and networks scores; a journal of another one is refused."""
 
-_CLEARLY = 2
+_CLEARLY_WORSE = 2
 """Standard errors of the original's score by which a first training is clearly worse."""
 
 
@@ -140,12 +140,12 @@ class RewriteProblem:
         every = self.trainings((), range(self.seed, self.seed + self.seeds))
         return [replace(each, weights=[]) for each in every]
 
-    def _searched(self, draws: Sequence[int]) -> list[TrainedWeights]:
+    def _search_trainings(self, draws: Sequence[int]) -> list[TrainedWeights]:
         """Trainings of a candidate, only the first one if that is clearly worse."""
         if not draws:
             return self.reference
         original = fmean(each.validation for each in self.reference)
-        floor = original - _CLEARLY * self.reference[0].error
+        floor = original - _CLEARLY_WORSE * self.reference[0].error
         every = self.trainings(draws, range(self.seed, self.seed + self.seeds))
         first = next(every)
         return [first, *every] if first.validation >= floor else [first]
@@ -173,7 +173,7 @@ class RewriteProblem:
     def figures(self, candidate: dict[str, Any]) -> dict[str, Any]:
         """The figures of a trial: score on the validation data, its error, and costs."""
         draws = candidate["draws"]
-        found = self._searched(draws)
+        found = self._search_trainings(draws)
         network = self.network(draws)
         return {
             "score": fmean(each.validation for each in found),
