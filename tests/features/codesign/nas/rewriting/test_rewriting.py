@@ -12,6 +12,8 @@ from meshwright.features.codesign.nas.properties.properties import (
     target_of,
 )
 from meshwright.features.codesign.nas.rewriting.cones import cones_of
+from meshwright.features.codesign.nas.rewriting.cpu_network import cpu_network
+from meshwright.features.codesign.nas.rewriting.network import capture_network
 from meshwright.features.codesign.nas.rewriting.propose import (
     METHODS,
     cone_properties,
@@ -68,6 +70,47 @@ def test_a_proposal_runs_and_its_source_computes_the_same(method: str):
         apply = module["apply"]
         gradients = jax.grad(lambda w, apply=apply: apply(w, X).sum())(arrays)
         assert set(gradients) == set(arrays)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_convolutions_in_groups_train_as_others_that_are_as_good(seed: int):
+    rng = np.random.default_rng(seed)
+    rank = 1 + seed % 3
+    groups, inside, each = (int(n) for n in rng.integers(1, 4, 3) + (1, 0, 0))
+    inside, each = (1, 1) if seed < 3 else (inside, each)
+    numbers = jax.lax.ConvDimensionNumbers(
+        *(tuple(int(d) for d in rng.permutation(rank + 2)) for _ in range(3))
+    )
+
+    def drawn(places: tuple[int, ...], sizes: list[int]):
+        shape = [sizes[places.index(d)] for d in range(len(places))]
+        return rng.normal(size=shape).astype(np.float32)
+
+    strides = [int(n) for n in rng.integers(1, 3, rank)]
+    pads = [(int(a), int(b)) for a, b in rng.integers(-1, 3, (rank, 2))]
+
+    def fn(kernel, x):
+        return jax.lax.conv_general_dilated(
+            x,
+            kernel,
+            strides,
+            pads,
+            dimension_numbers=numbers,
+            feature_group_count=groups,
+        )
+
+    kernel = drawn(numbers.rhs_spec, [groups * each, inside, *rng.integers(1, 4, rank)])
+    x = drawn(numbers.lhs_spec, [2, groups * inside, *rng.integers(5, 7, rank)])
+    network = capture_network(fn, kernel, x)
+    trained = cpu_network(network)
+    assert "feature_group_count=1" in str(jax.make_jaxpr(trained)([kernel], x)) or (
+        inside == each == 1
+    )
+    for derived in (lambda n: n, lambda n: jax.grad(lambda w, x: (n(w, x) ** 2).sum())):
+        found, wanted = (derived(n)([kernel], x) for n in (trained, network))
+        np.testing.assert_allclose(
+            np.asarray(found), np.asarray(wanted), rtol=1e-3, atol=1e-3
+        )
 
 
 def test_what_is_synthesised_has_the_properties_in_the_program():

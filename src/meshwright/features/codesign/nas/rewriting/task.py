@@ -14,11 +14,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 from meshwright.errors import NasError
+from meshwright.features.codesign.nas.rewriting.cpu_network import cpu_network
 from meshwright.features.codesign.nas.rewriting.network import (
     ModelProgram,
     capture_network,
 )
-from meshwright.features.codesign.nas.searching.training import quick_compilation
 
 Examples = tuple[Any, Any]
 """Arrays [N, ...] of inputs, and [N, ...] of what they should give."""
@@ -143,15 +143,9 @@ def train(
 
     The same seed gives the same result. A seed is trained when its result is asked for.
     """
-    step = jax.jit(
-        partial(_step, task, network),
-        donate_argnums=0,
-        compiler_options=quick_compilation(),
-    )
-    score = jax.jit(
-        lambda weights, x, y: task.score(network(weights, x), y),
-        compiler_options=quick_compilation(),
-    )
+    network = cpu_network(network) if jax.default_backend() == "cpu" else network
+    step = jax.jit(partial(_step, task, network), donate_argnums=0)
+    score = jax.jit(lambda weights, x, y: task.score(network(weights, x), y))
     return (_trained(task, network, step, score, seed) for seed in seeds)
 
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from meshwright.errors import SearchError
-from meshwright.features.codesign.nas.searching.depthwise import train_depthwise_as_sums
+from meshwright.features.codesign.nas.searching.cpu_convs import with_cpu_convs
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _of_linen(module: Any) -> BuiltModel:
         if key is None:
             return module.apply(variables, inputs, **more), state
         more |= {"mutable": list(state), "rngs": {"dropout": key}}
-        return train_depthwise_as_sums(lambda: module.apply(variables, inputs, **more))
+        return with_cpu_convs(lambda: module.apply(variables, inputs, **more))
 
     return BuiltModel(init, apply)
 
