@@ -104,8 +104,8 @@ def layer_norm(p: Params, x: Array) -> Array:
     return centred * lax.rsqrt(variance + 1e-6) * p["scale"] + p["bias"]
 
 
-def _task(apply: Any, init: Any, data: Any, steps: int = 200) -> nas.Task:
-    return nas.Task(apply, init, **data, rate=1e-2, batch=32, steps=steps)
+def _task(apply: Any, init: Any, data: Any) -> nas.Task:
+    return nas.Task(apply, init, **data, rate=1e-2, batch=32, steps=600)
 
 
 # -- ResNet ------------------------------------------------------------------------
@@ -208,12 +208,12 @@ def vit_apply(params: Params, x: Array) -> Array:
 
 def vit() -> nas.Task:
     """The ViT on digits."""
-    return _task(vit_apply, partial(vit_init, 4, 10), digits(), steps=600)
+    return _task(vit_apply, partial(vit_init, 4, 10), digits())
 
 
 def vit_shapes() -> nas.Task:
     """The ViT on made images."""
-    return _task(vit_apply, partial(vit_init, 48, 16), shapes(), steps=600)
+    return _task(vit_apply, partial(vit_init, 48, 16), shapes())
 
 
 # -- EfficientNet ------------------------------------------------------------------

@@ -127,7 +127,7 @@ class Dim:
     num_inner: int = 1
 
 
-_COMPILERS = ("plain", "tpu", "gpu", "cpu", "eager")
+_COMPILERS = ("plain", "tpu", "gpu", "cpu", "pytorch", "tensorflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,8 @@ class Machine:
     levels: kinds of links, from the innermost to the outermost level.
     grid: dims of all levels in use; dims of inner levels come last.
     compiler: the back end of XLA that compiles for it: "tpu", "gpu" or "cpu"; or
-        "plain", a compiler that keeps the program's order and overlaps nothing.
+        "plain", a compiler that keeps the program's order and overlaps nothing; or
+        "pytorch" or "tensorflow", which run it op by op on a GPU.
     topology: the compiler's name of the chip; "" if it has none.
     chip_config: the compiler's name of the configuration of the chip's cores; "" for
         its default.

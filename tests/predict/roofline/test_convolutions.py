@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from meshwright.codesign import nas
+from meshwright.errors import NasError
 from zoo.efficientnet import inference
 
 
@@ -37,9 +38,48 @@ def test_a_dense_convolution_runs_in_the_matrix_unit():
 def test_frameworks_that_run_modules_one_by_one_move_more_bytes():
     made = inference["b0"](batch=128, dtype="float16")
     compiled = nas.latency(*made, "v100")
-    eager = nas.latency(*made, "v100", eager=True)
-    moved = [sum(b.memory_s for b in r.by_block) * 900e9 for r in (compiled, eager)]
+    found = nas.latency(*made, "v100", framework="pytorch")
+    moved = [sum(b.memory_s for b in r.by_block) * 900e9 for r in (compiled, found)]
     # XLA's own program (jax 0.12.0.1 for V100) moves 8.52 GB.
     assert moved[0] == pytest.approx(8.52e9, rel=0.06)
     assert moved[1] > 1.3 * moved[0]
-    assert eager.seconds > 1.25 * compiled.seconds
+    assert found.seconds > 1.25 * compiled.seconds
+
+
+def with_relu(x):
+    y = x * 2 + 1
+    return jax.nn.relu(y)
+
+
+def with_sum(x):
+    y = x * 2 + 1
+    return x + y
+
+
+@pytest.mark.parametrize(
+    ("fn", "framework", "passes"),
+    [
+        (with_relu, "pytorch", 4),  # each reads and writes
+        (with_relu, "tensorflow", 2),
+        (with_sum, "pytorch", 5),  # the sum reads two arrays
+        (with_sum, "tensorflow", 5),
+        (jax.nn.swish, "pytorch", 2),
+        (jax.nn.swish, "tensorflow", 5),  # a sigmoid, and a product of two arrays
+        (jax.nn.gelu, "tensorflow", 2),
+    ],
+)
+def test_a_framework_moves_an_array_as_often_as_its_kernels_read_and_write(
+    fn, framework, passes
+):
+    x = jax.ShapeDtypeStruct((64, 1024, 1024), jnp.float16)
+    once = nas.latency(jnp.negative, (x,), "v100").seconds / 2
+    found = nas.latency(fn, (x,), "v100", framework=framework)
+    assert found.seconds == pytest.approx(passes * once, rel=0.02)
+
+
+def test_only_known_frameworks_run_ops_and_only_on_gpus():
+    x = jax.ShapeDtypeStruct((8, 8), jnp.float16)
+    with pytest.raises(NasError, match=r"framework is 'pytorhc'.*pytorch"):
+        nas.latency(jnp.negative, (x,), "v100", framework="pytorhc")
+    with pytest.raises(NasError, match="tpu-v3 runs compiled programs only"):
+        nas.latency(jnp.negative, (x,), "tpu-v3", framework="pytorch")

@@ -1,4 +1,4 @@
-"""The modelled compilers (TPU, GPU, CPU, plain, eager), and the compiler of a machine.
+"""The modelled compilers, and the compiler of a machine.
 
 A machine names its compiler in `Machine.compiler`. The passes of each compiler are
 listed in its file of passes; `docs/extending.md` says how to add one.
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from meshwright.machine import Machine
 from meshwright.predict.compilers.cpu.cpu_passes import CPU
-from meshwright.predict.compilers.gpu.eager_passes import EAGER
+from meshwright.predict.compilers.gpu.framework_passes import FRAMEWORKS
 from meshwright.predict.compilers.gpu.gpu_passes import GPU
 from meshwright.predict.compilers.model.compilation import Compiler
 from meshwright.predict.compilers.tpu.tpu_passes import tpu_compiler_for
@@ -16,10 +16,10 @@ from meshwright.predict.compilers.xla.shared_passes import PLAIN
 
 COMPILERS: Mapping[str, Callable[[Machine], Compiler]] = {
     "cpu": lambda machine: CPU,
-    "eager": lambda machine: EAGER,
     "gpu": lambda machine: GPU,
     "plain": lambda machine: PLAIN,
     "tpu": tpu_compiler_for,
+    **{name: lambda machine, each=each: each for name, each in FRAMEWORKS.items()},
 }
 """For each value of `Machine.compiler`, a function from the machine to the compiler."""
 

@@ -9,11 +9,17 @@ from typing import Any
 from warnings import catch_warnings, filterwarnings
 
 from meshwright.app.partition import partition
-from meshwright.errors import MeshwrightWarning, NasError, TacticError
+from meshwright.errors import (
+    MeshwrightWarning,
+    NasError,
+    TacticError,
+    did_you_mean,
+)
 from meshwright.features.codesign.nas.cost.blocks import BlockLatency, block_latencies
 from meshwright.machine import Machine, load_machine
 from meshwright.partitioner.tactics import data_parallel
 from meshwright.plain import Frame
+from meshwright.predict.compilers.gpu.framework_passes import FRAMEWORKS
 from meshwright.predict.energy import Location, find_location
 from meshwright.predict.estimate import estimate
 from meshwright.predict.figures import spending, widened_dtypes
@@ -94,7 +100,7 @@ def latency(
     machine: Machine | str | Path,
     *,
     place: Location | str | None = "us-average",
-    eager: bool = False,
+    framework: str | None = None,
 ) -> Latency:
     """The predicted time of `fn(*args)` on one chip, with its energy, price and carbon.
 
@@ -102,8 +108,8 @@ def latency(
     machine: a preset, a TOML file, or a machine. Of a preset or file one chip is taken; if
         it has several devices (TPU v2, v3, 7x), they share the batch.
     place: location of the machine, for carbon; `None` for no carbon.
-    eager: each module as a kernel of its own, as frameworks run a net that do not compile
-        it; on GPUs only.
+    framework: "pytorch" or "tensorflow", as it runs a net op by op on a GPU; `None` for
+        the machine's compiler.
 
     >>> import jax, jax.numpy as jnp
     >>> shape = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
@@ -118,8 +124,8 @@ def latency(
         )
     if not isinstance(machine, Machine):
         machine = load_machine(machine, None)
-    if eager:
-        machine = run_eagerly(machine)
+    if framework is not None:
+        machine = run_by(framework, machine)
     where = place if isinstance(place, Location | None) else find_location(place)
     decided = _on_one_chip(fn, args, machine.num_devices)
     found = estimate(decided, machine)
@@ -147,13 +153,16 @@ def latency(
     )
 
 
-def run_eagerly(machine: Machine) -> Machine:
-    """The GPU without a compiler: each module is a kernel of its own."""
-    if machine.compiler not in ("gpu", "eager"):
+def run_by(framework: str, machine: Machine) -> Machine:
+    """The GPU on which a framework runs a program op by op, without a compiler."""
+    if framework not in FRAMEWORKS:
+        what = f"framework is {framework!r}{did_you_mean(framework, FRAMEWORKS)}"
+        raise NasError(f"{what}; wanted one of {', '.join(FRAMEWORKS)}")
+    if machine.compiler not in ("gpu", *FRAMEWORKS):
         raise NasError(
-            f"{machine.name} runs compiled programs only; eager execution is for GPUs"
+            f"{machine.name} runs compiled programs only; a framework runs ops on GPUs"
         )
-    return replace(machine, compiler="eager")
+    return replace(machine, compiler=framework)
 
 
 def named(record: Latency, name: str) -> Latency:

@@ -48,9 +48,9 @@ _Place = Annotated[
     str, Option("--place", help="location of the machine, for carbon: iowa, ...")
 ]
 
-_Eager = Annotated[
-    bool,
-    Option("--eager", help="on GPUs: a kernel for each module, as without a compiler"),
+_Framework = Annotated[
+    str | None,
+    Option("--framework", help="pytorch or tensorflow: op by op on GPUs, not compiled"),
 ]
 
 
@@ -60,7 +60,7 @@ def latency_command(  # noqa: PLR0913  an option each
     batch: BatchSize = None,
     dtype: Dtype = None,
     place: _Place = "us-average",
-    eager: _Eager = False,
+    framework: _Framework = None,
     as_json: AsJson = False,
 ) -> None:
     """Print milliseconds, the share of the roofline, and what bounds each block.
@@ -76,7 +76,7 @@ def latency_command(  # noqa: PLR0913  an option each
             fn, args = made_with(find_target(text, is_inference=True), changes)
         for each in machines:
             with show_progress(f"{text} on {each.name}"):
-                found = latency(fn, args, each, place=place, eager=eager)
+                found = latency(fn, args, each, place=place, framework=framework)
             records.append(named(found, text))
     if as_json:
         print(json.dumps([json.loads(each.to_json()) for each in records], indent=1))
