@@ -119,7 +119,7 @@ class Grouped(nn.Module):
     ("kernel", "stride", "padding"),
     [(1, 1, "SAME"), (2, 2, "VALID"), (3, 2, "SAME"), (5, 1, "VALID")],
 )
-def test_convolutions_in_groups_train_without_groups_and_are_priced_as_they_are(
+def test_grouped_convolutions_train_as_others_and_are_priced_as_they_are(
     kernel, stride, padding
 ):
     model = built_model(Grouped(kernel, stride, padding))
@@ -139,6 +139,17 @@ def test_convolutions_in_groups_train_without_groups_and_are_priced_as_they_are(
     for key, groups in ((None, ["2", "4"]), (jax.random.key(2), ["1"])):
         text = str(jax.make_jaxpr(loss)(params, key))
         assert sorted(re.findall(r"feature_group_count=(\d)", text)) == groups
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rank"), [("uint8", 2), ("bfloat16", 2), ("float32", 1)]
+)
+def test_grouped_convolutions_of_other_dtypes_and_ranks_are_left_to_flax(dtype, rank):
+    conv = nn.Conv(8, (3,) * rank, feature_group_count=2)
+    model, x = built_model(conv), jnp.ones((2, 6, 6, 4), dtype)
+    params, _ = model.init(jax.random.key(0), x)
+    found, _ = model.apply(params, {}, x, jax.random.key(1))
+    np.testing.assert_allclose(found, conv.apply({"params": params}, x), rtol=1e-5)
 
 
 def test_several_trainings_are_averaged_and_drop_units_at_random():

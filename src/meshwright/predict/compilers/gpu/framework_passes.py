@@ -1,12 +1,14 @@
 """Frameworks that run a program op by op on a GPU, without a compiler.
 
-Each module of a net, such as a convolution, a batch norm or an activation, is a call of a
-library, which reads its operands from memory and writes its result there. Modules are known
-by the scopes of ops (`Source.scope`) and the user's source line. Within one module XLA's
-fusion stands for the library's kernel; across modules nothing is fused. That is PyTorch,
-which has a kernel for each activation. TensorFlow has two for swish, a sigmoid and a
-product, and one for a norm or a sum with the ReLU behind it (`tf.nn.swish`, and the op
-`_FusedBatchNormEx`).
+PyTorch: each module of a net, such as a convolution, a batch norm or an activation, is a
+call of a library, which reads its operands from memory and writes its result there. Modules
+are known by the scopes of ops (`Source.scope`) and the user's source line, so an op on the
+line of its activation counts to it. Within one module XLA's fusion stands for the library's
+kernel; across modules nothing is fused.
+
+TensorFlow: each elementwise op is a kernel, so swish has two, a sigmoid and a product.
+Norms and softmaxes are modules as above; a norm with the ReLU behind it, also with a sum
+between them, is one kernel (`_FusedBatchNormEx`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -38,50 +40,91 @@ from meshwright.predict.compilers.xla.shared_passes import (
 from meshwright.program.ir import Literal, Op, Value
 from meshwright.program.ops import Trait, has_trait
 
+type Apart = Callable[[Op, Op, Flow], bool]
+"""Whether an op and another that reads its result are kernels of their own."""
 
-def is_apart_in_pytorch(producer: Op, consumer: Op) -> bool:
-    """Whether PyTorch runs two ops as kernels of their own: those of two modules."""
+_NORMALISES = frozenset({"exp", "log1p", "rsqrt"})
+"""Kinds of ops by which a module is known as a norm, a softmax or a softplus."""
+
+
+def is_apart_in_pytorch(producer: Op, consumer: Op, flow: Flow) -> bool:
+    """Whether PyTorch has two kernels: for ops of two modules."""
+    del flow
     return _module(producer) != _module(consumer)
 
 
-def is_apart_in_tensorflow(producer: Op, consumer: Op) -> bool:
-    """Whether TensorFlow runs two ops as kernels of their own.
-
-    A sigmoid is one always; a ReLU is none behind an elementwise op, such as a norm's last.
-    """
-    if producer.kind == "logistic":
-        return True
-    if _is_relu(consumer) and has_trait(producer.kind, Trait.ELEMENTWISE):
-        return False
-    return is_apart_in_pytorch(producer, consumer)
-
-
-def _is_relu(op: Op) -> bool:
-    return op.kind == "max" and any(
-        isinstance(a, Literal) and a.value == 0 for a in op.operands
+def is_apart_in_tensorflow(producer: Op, consumer: Op, flow: Flow) -> bool:
+    """Whether TensorFlow has two kernels: for elementwise ops of no common library call."""
+    is_apart = is_apart_in_pytorch(producer, consumer, flow)
+    if not (_is_elementwise(producer) and _is_elementwise(consumer)):
+        return is_apart
+    if not is_apart and (producer.kind, consumer.kind) == ("max", "min"):
+        return False  # relu6
+    if _is_norm(producer, flow):
+        return is_apart and not (
+            _is_relu(consumer, flow) or _is_sum_before_relu(consumer, flow)
+        )
+    return not (
+        _is_sum_before_relu(producer, flow)
+        and any(
+            each in flow.producers and _is_norm(flow.producers[each], flow)
+            for each in flow.operands[producer]
+        )
     )
 
 
-def _fusion(is_apart: Callable[[Op, Op], bool]) -> FusionPolicy:
+def _is_elementwise(op: Op) -> bool:
+    return has_trait(op.kind, Trait.ELEMENTWISE)
+
+
+def _readers(op: Op, flow: Flow) -> list[Op]:
+    return [each for value in op.results for each in flow.consumers.get(value, ())]
+
+
+def _is_relu(op: Op, flow: Flow) -> bool:
+    is_max = op.kind == "max" and any(
+        isinstance(a, Literal) and a.value == 0 for a in op.operands
+    )
+    return is_max and all(each.kind != "min" for each in _readers(op, flow))
+
+
+def _is_sum_before_relu(op: Op, flow: Flow) -> bool:
+    readers = _readers(op, flow)
+    return op.kind == "add" and len(readers) == 1 and _is_relu(readers[0], flow)
+
+
+def _is_norm(op: Op, flow: Flow) -> bool:
+    """Whether an op is one of a module that normalises."""
+    found, waiting = {op}, [op]
+    while waiting:
+        each = waiting.pop()
+        if each.kind in _NORMALISES:
+            return True
+        made = [flow.producers[v] for v in flow.operands[each] if v in flow.producers]
+        near = {o for o in (*made, *_readers(each, flow)) if _module(o) == _module(op)}
+        waiting += near - found
+        found |= near
+    return False
+
+
+def _fusion(is_apart: Apart) -> FusionPolicy:
     """The fusion of a framework: a result that another kernel reads is stored."""
 
     def decided(producer: FusedOp) -> Sequence[Decision]:
-        consumers = producer.flow.consumers
+        op, _, flow, _ = producer
         return [
             STORED
             if decision is FUSED
-            and any(is_apart(producer.op, each) for each in consumers[value])
+            and any(is_apart(op, each, flow) for each in flow.consumers[value])
             else decision
-            for value, decision in zip(
-                producer.op.results, decide(producer), strict=True
-            )
+            for value, decision in zip(op.results, decide(producer), strict=True)
         ]
 
     def chains(flow: Flow) -> Mapping[Value, Op]:
         return {
             value: producer
             for value, producer in flow.chain_links().items()
-            if not is_apart(producer, flow.consumers[value][0])
+            if not is_apart(producer, flow.consumers[value][0], flow)
         }
 
     return replace(GPU_FUSION, decide=decided, single_consumer_chains=chains)

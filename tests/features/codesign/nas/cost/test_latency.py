@@ -95,6 +95,21 @@ inference = {"sized": sized}
 """
 
 
+@pytest.mark.parametrize(
+    ("machines", "framework", "message"),
+    [
+        ("v100", "pytorhc", "framework is 'pytorhc'; did you mean 'pytorch'"),
+        ("v100,tpu-v3", "pytorch", "tpu-v3 runs compiled programs only"),
+    ],
+)
+def test_a_framework_is_checked_before_a_target_is_built(
+    machines, framework, message, capsys
+):
+    options = ("--machine", machines, "--framework", framework)
+    assert run("gone.py", *options) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_the_command_prints_a_row_for_each_target_and_machine(tmp_path, capsys):
     path = tmp_path / "model.py"
     path.write_text(TARGET)

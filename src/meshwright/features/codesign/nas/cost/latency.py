@@ -108,8 +108,8 @@ def latency(
     machine: a preset, a TOML file, or a machine. Of a preset or file one chip is taken; if
         it has several devices (TPU v2, v3, 7x), they share the batch.
     place: location of the machine, for carbon; `None` for no carbon.
-    framework: "pytorch" or "tensorflow", as it runs a net op by op on a GPU; `None` for
-        the machine's compiler.
+    framework: what runs the net op by op on a GPU, "pytorch" or "tensorflow"; `None` if the
+        machine's compiler compiles it.
 
     >>> import jax, jax.numpy as jnp
     >>> shape = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
@@ -160,9 +160,9 @@ def run_by(framework: str, machine: Machine) -> Machine:
         raise NasError(f"{what}; wanted one of {', '.join(FRAMEWORKS)}")
     if machine.compiler not in ("gpu", *FRAMEWORKS):
         raise NasError(
-            f"{machine.name} runs compiled programs only; a framework runs ops on GPUs"
+            f"{machine.name} runs compiled programs only; {framework} runs ops on GPUs"
         )
-    return replace(machine, compiler=framework)
+    return replace(machine, compiler=framework, name=f"{machine.name} ({framework})")
 
 
 def named(record: Latency, name: str) -> Latency:

@@ -21,7 +21,12 @@ from meshwright.app.output.table import Table
 from meshwright.cli.arguments.options import AsJson, make_console
 from meshwright.cli.arguments.target import Target, find_target
 from meshwright.errors import MachineError, TargetError
-from meshwright.features.codesign.nas.cost.latency import Latency, latency, named
+from meshwright.features.codesign.nas.cost.latency import (
+    Latency,
+    latency,
+    named,
+    run_by,
+)
 from meshwright.machine import Machine, load_machine
 from meshwright.machine.memory_size import show_bytes
 from meshwright.predict.energy import find_location
@@ -69,6 +74,8 @@ def latency_command(  # noqa: PLR0913  an option each
     """
     find_location(place)
     machines = machines_of(machine)
+    if framework is not None:
+        machines = [run_by(framework, each) for each in machines]
     changes = {"batch": batch, "dtype": dtype}
     records: list[Latency] = []
     for text in targets:
@@ -76,7 +83,7 @@ def latency_command(  # noqa: PLR0913  an option each
             fn, args = made_with(find_target(text, is_inference=True), changes)
         for each in machines:
             with show_progress(f"{text} on {each.name}"):
-                found = latency(fn, args, each, place=place, framework=framework)
+                found = latency(fn, args, each, place=place)
             records.append(named(found, text))
     if as_json:
         print(json.dumps([json.loads(each.to_json()) for each in records], indent=1))

@@ -1,4 +1,4 @@
-"""The network that trains in place of another on a CPU, with convolutions that suit it."""
+"""The network that trains in place of another on a CPU, which is slow with groups."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ import jax
 import jax.numpy as jnp
 
 from meshwright.features.codesign.nas.rewriting.network import ModelProgram, renamed
-from meshwright.features.codesign.nas.rewriting.replace import copied
+from meshwright.features.codesign.nas.rewriting.replace import copy_ops
 from meshwright.features.codesign.nas.searching.cpu_convs import grouped_conv
 from meshwright.program.capture import convert
 from meshwright.program.ir import Atom, Op, Program
 
 
 def cpu_network(network: ModelProgram) -> ModelProgram:
-    """The network of the same weights and results, without convolutions in groups."""
+    """The network with `grouped_conv` in place of its grouped convolutions.
+
+    Those with dilation, or with operands or results of several dtypes, stay.
+    """
     old = network.program
     swapped: dict[Atom, Atom] = {}
     ops: list[Op] = []
     for op in old.ops:
         operands = renamed(swapped, op.operands)
-        if not _has_plain_groups(op):
+        if not _is_plain_grouped(op):
             ops.append(replace(op, operands=operands))
             continue
         shaped = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in operands]
-        body = convert(jax.make_jaxpr(partial(_convolved, op.params))(*shaped))
-        added, output = copied(body, [*operands])
+        body = convert(jax.make_jaxpr(partial(_permuted_conv, op.params))(*shaped))
+        added, output = copy_ops(body, [*operands])
         ops += added
         swapped[op.results[0]] = output
     outputs = renamed(swapped, old.outputs)
@@ -36,8 +39,8 @@ def cpu_network(network: ModelProgram) -> ModelProgram:
     return replace(network, program=program)
 
 
-def _has_plain_groups(op: Op) -> bool:
-    """Whether an op is a convolution in groups, without dilation or another dtype."""
+def _is_plain_grouped(op: Op) -> bool:
+    """Whether an op is a grouped convolution, without dilation or another dtype."""
     if op.kind != "conv_general_dilated":
         return False
     params: Any = op.params
@@ -51,7 +54,7 @@ def _has_plain_groups(op: Op) -> bool:
     )
 
 
-def _convolved(params: Any, x: Any, kernel: Any) -> Any:
+def _permuted_conv(params: Any, x: Any, kernel: Any) -> Any:
     """`grouped_conv` with the dims where the op has them."""
     numbers = params["dimension_numbers"]
     batch, feature, *pixels = numbers.lhs_spec

@@ -84,13 +84,13 @@ def _written(
         operands = [values[i] for i in step.operands]
         shapes = tuple(a.shape for a in operands)
         body = step_program(step.piece, shapes)
-        added, output = copied(body, [*(value for value, _ in own), *operands])
+        added, output = copy_ops(body, [*(value for value, _ in own), *operands])
         ops += added
         values.append(output)
     return ops, weights, values[expression.output]
 
 
-def copied(body: Program, inputs: list[Atom]) -> tuple[list[Op], Atom]:
+def copy_ops(body: Program, inputs: list[Atom]) -> tuple[list[Op], Atom]:
     """The ops of a body with fresh values, on other inputs, and its output."""
     swapped: dict[Atom, Atom] = dict(zip(body.inputs, inputs, strict=True))
     ops: list[Op] = []

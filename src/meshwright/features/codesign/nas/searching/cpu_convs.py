@@ -1,10 +1,10 @@
-"""Convolutions in groups, written for training on a CPU.
+"""Grouped convolutions, computed in ways that train fast on a CPU.
 
-XLA's CPU backend has no fast kernel for them, least of all for their gradients: with 4
-groups of 12 channels, 8 x 8 pixels and 32 images a gradient takes 34 ms, and 2 ms as a
-convolution without groups whose kernel is 0 between them. A depthwise one is a sum of
-shifted inputs times one number per channel. Parameters and results stay the same; what is
-priced stays the convolution.
+XLA's CPU backend has no fast kernel for them, least of all for their gradients: for 32
+images of 8 x 8 pixels, one with 48 channels in 4 groups takes 34 ms, and one with 128
+channels in 32 groups 600 ms. As a dense convolution whose kernel is 0 between the groups
+they take 2 and 11 ms. A depthwise one is a sum of shifted inputs times one number per
+channel. Parameters and results stay the same; what is priced stays the convolution.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from jax import lax
 
 
 def with_cpu_convs(apply: Callable[[], Any]) -> Any:
-    """The result of `apply()`; on a CPU, of other convolutions where flax's have groups."""
+    """The result of `apply()`; on a CPU, flax's grouped convolutions use `grouped_conv`."""
     import flax.linen as nn  # of the extra `zoo`, and of who has a module
 
     def interceptor(next_fn: Any, args: Any, kwargs: Any, context: Any) -> Any:
         is_call = context.method_name == "__call__" and len(args) == 1
         if is_call and isinstance(context.module, nn.Conv) and not kwargs:
             module, x = context.module, args[0]
-            if _has_plain_groups(module, x) and not module.is_initializing():
-                return _convolved(module, x)
+            if _is_plain_grouped(module, x) and not module.is_initializing():
+                return _flax_conv(module, x)
         return next_fn(*args, **kwargs)
 
     if jax.default_backend() != "cpu":
@@ -36,12 +36,13 @@ def with_cpu_convs(apply: Callable[[], Any]) -> Any:
         return apply()
 
 
-def _has_plain_groups(module: Any, x: Any) -> bool:
-    """Whether a convolution of images has groups, and nothing special."""
+def _is_plain_grouped(module: Any, x: Any) -> bool:
+    """Whether an `nn.Conv` of a batch is grouped, and nothing else is special."""
     dilations = {module.input_dilation, module.kernel_dilation}
     return (
-        x.ndim == 4
-        and module.feature_group_count > 1
+        module.feature_group_count > 1
+        and x.ndim == 4 == len(module.kernel_size) + 2
+        and x.dtype == module.param_dtype
         and dilations <= {1, (1, 1), None}
         and module.padding in ("SAME", "VALID")
         and module.mask is None
@@ -49,8 +50,8 @@ def _has_plain_groups(module: Any, x: Any) -> bool:
     )
 
 
-def _convolved(module: Any, x: Any) -> Any:
-    """The output of an `nn.Conv` with groups."""
+def _flax_conv(module: Any, x: Any) -> Any:
+    """The output of a grouped `nn.Conv`."""
     kernel = module.get_variable("params", "kernel")
     given = module.strides if module.strides is not None else 1
     strides = (given, given) if isinstance(given, int) else tuple(given)
@@ -66,10 +67,14 @@ def grouped_conv(
     pads: Sequence[tuple[int, int]],
     groups: int,
 ) -> Any:
-    """Convolution of x [B, pixels.., C], kernel [window.., C / groups, D], in groups."""
+    """Grouped convolution of x [B, pixels.., C], kernel [window.., C / groups, D].
+
+    Results equal those of `lax.conv_general_dilated`, up to rounding.
+    """
     *window, inside, size = kernel.shape
-    if inside == 1 and size == groups:
-        return _depthwise_sum(x, kernel.reshape(*window, size), strides, pads)
+    if inside == 1:
+        repeated = jnp.repeat(x, size // groups, axis=-1) if size > groups else x
+        return _depthwise_sum(repeated, kernel.reshape(*window, size), strides, pads)
     grouped = kernel.reshape(*window, 1, inside, groups, size // groups)
     apart = jnp.eye(groups, dtype=kernel.dtype)[:, None, :, None]
     full = (grouped * apart).reshape(*window, groups * inside, size)
@@ -84,7 +89,12 @@ def grouped_conv(
 def _depthwise_sum(
     x: Any, kernel: Any, strides: Sequence[int], pads: Sequence[tuple[int, int]]
 ) -> Any:
-    """Depthwise convolution of x [B, pixels.., C] with a kernel [window.., C]."""
+    """Depthwise convolution of x [B, pixels.., C] with a kernel [window.., C].
+
+    Sums of 16-bit numbers are in float32, as XLA's are.
+    """
+    dtype = x.dtype
+    x = x.astype(jnp.promote_types(dtype, jnp.float32))
     edges = [(0, 0, 0), *((before, after, 0) for before, after in pads), (0, 0, 0)]
     x = lax.pad(x, jnp.zeros((), x.dtype), edges)
     ends = [
@@ -93,7 +103,7 @@ def _depthwise_sum(
             x.shape[1:-1], kernel.shape[:-1], strides, strict=True
         )
     ]
-    return sum(
+    total = sum(
         x[
             :,
             *(
@@ -104,3 +114,4 @@ def _depthwise_sum(
         * kernel[at]
         for at in product(*map(range, kernel.shape[:-1]))
     )
+    return total.astype(dtype)
