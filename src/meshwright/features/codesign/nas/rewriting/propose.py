@@ -36,7 +36,7 @@ MUTATES = 0.8
 """How likely the properties of a subgraph are mutated, as alphaNAS has it for ImageNet."""
 
 _DROPS = 0.25
-"""How likely a mutation drops what is wanted of one dim of an input."""
+"""How likely a mutation drops what is wanted of one dim of an input, or of its depth."""
 
 _DEEPEST = 2
 """The most runs by which a mutation changes a depth (alphaNAS)."""
@@ -151,15 +151,18 @@ def cone_properties(network: ModelProgram, cone: Cone) -> Properties:
 def mutated(target: PropertyTarget, rng: Random) -> PropertyTarget:
     """The target with other properties; its shape stays.
 
-    What is wanted of a dim is dropped with some probability. Depths change up or down by a
-    number of runs that is drawn geometrically.
+    What is wanted of a dim, or of the depth, is dropped with some probability. Other depths
+    change up or down by a number of runs that is drawn geometrically.
     """
     steps = sum(rng.random() < 0.5 for _ in range(_DEEPEST))
     sign = rng.choice((-1, 1))
     return replace(
         target,
         mixing=tuple(None if m is None else _weaker(m, rng) for m in target.mixing),
-        depth=tuple(max(runs + sign * steps, 0) for runs in target.depth),
+        depth=tuple(
+            0 if rng.random() < _DROPS else max(runs + sign * steps, 0)
+            for runs in target.depth
+        ),
     )
 
 

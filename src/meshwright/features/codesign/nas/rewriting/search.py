@@ -29,7 +29,7 @@ _LEAST_GAIN = 0.99
 _LARGEST_STEP = 0.3
 """A child is first sought that saves a share of its parent's cost, drawn from 0 to this."""
 
-_VERSION = 3
+_VERSION = 4
 """Of how draws become networks and networks scores; a journal of another one is refused."""
 
 _CLEARLY_WORSE = 2
