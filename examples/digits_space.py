@@ -35,7 +35,11 @@ class Model(nn.Module):
 
 def data() -> tuple[Any, Any, Any, Any]:
     """Images [N, 8, 8, 1] and labels, to train on and to test with."""
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        wanted = "pip install 'meshwright[search,zoo]', or make demo-nas"
+        raise ImportError(f"the digits come with scikit-learn: {wanted}") from error
 
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))

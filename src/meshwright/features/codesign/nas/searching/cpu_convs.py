@@ -103,7 +103,7 @@ def _depthwise_sum(
             x.shape[1:-1], kernel.shape[:-1], strides, strict=True
         )
     ]
-    total = sum(
+    total: Any = sum(
         x[
             :,
             *(
