@@ -104,7 +104,8 @@ def test_a_framework_moves_an_array_as_often_as_its_kernels_read_and_write(
     once = nas.latency(jnp.negative, (x,), "v100").seconds / 2
     for framework, passes in (("pytorch", pytorch), ("tensorflow", tensorflow)):
         found = nas.latency(fn, (x,) * arrays, "v100", framework=framework)
-        assert found.seconds == pytest.approx(passes * once, rel=0.03)
+        small_kernels_s = 12e-6  # of the norm's scale, for each row of channels
+        assert 0 <= found.seconds - passes * once < small_kernels_s < once / 10
         assert found.machine == f"v100 ({framework})"
 
 

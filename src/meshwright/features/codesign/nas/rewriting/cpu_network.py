@@ -1,4 +1,4 @@
-"""The network that trains in place of another on a CPU, which is slow with groups."""
+"""The network that trains in place of another on a CPU, with fast grouped convolutions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from meshwright.features.codesign.nas.rewriting.network import ModelProgram, renamed
 from meshwright.features.codesign.nas.rewriting.replace import copy_ops
@@ -67,9 +68,4 @@ def _permuted_conv(params: Any, x: Any, kernel: Any) -> Any:
         params["feature_group_count"],
     )
     batch, feature, *pixels = numbers.out_spec
-    return jnp.transpose(y, _inverse((batch, *pixels, feature)))
-
-
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that undoes another."""
-    return tuple(order.index(i) for i in range(len(order)))
+    return jnp.transpose(y, np.argsort((batch, *pixels, feature)).tolist())

@@ -1,10 +1,9 @@
 """Grouped convolutions, computed in ways that train fast on a CPU.
 
-XLA's CPU backend has no fast kernel for them, least of all for their gradients: for 32
-images of 8 x 8 pixels, one with 48 channels in 4 groups takes 34 ms, and one with 128
-channels in 32 groups 600 ms. As a dense convolution whose kernel is 0 between the groups
-they take 2 and 11 ms. A depthwise one is a sum of shifted inputs times one number per
-channel. Parameters and results stay the same; what is priced stays the convolution.
+XLA's CPU backend has no fast kernel for them, least of all for their gradients. They are
+computed as a dense convolution whose kernel is 0 between the groups, and a depthwise one as
+a sum of shifted inputs times one number per channel. Parameters and results stay the same;
+what is priced stays the convolution. `benchmarks/codesign/grouped_convs.py` has the gain.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ def _is_plain_grouped(module: Any, x: Any) -> bool:
     dilations = {module.input_dilation, module.kernel_dilation}
     return (
         module.feature_group_count > 1
-        and x.ndim == 4 == len(module.kernel_size) + 2
+        and x.ndim == 4
+        and len(module.kernel_size) == 2
         and x.dtype == module.param_dtype
         and dilations <= {1, (1, 1), None}
         and module.padding in ("SAME", "VALID")
