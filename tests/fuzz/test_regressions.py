@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import meshwright as mw
+from tests.fuzz.cuts import Cuts
 
 pytestmark = pytest.mark.filterwarnings("ignore::meshwright.MeshwrightWarning")
 """Numbers are compared here; a strategy may leave much of the work whole."""
@@ -79,3 +80,23 @@ def test_a_while_loop_under_vmap_ends_for_each_element_separately(tactics):
     cuts = [mw.shard({leaf: dim}, axis) for leaf, dim, axis in tactics]
     n = np.arange(8, dtype="int32") % 5
     assert_equal(jax.vmap(count), {"a": 4, "b": 2}, cuts, floats(8, 4), n)
+
+
+def test_what_lies_beside_a_moved_element_holds_zeros():
+    def fn(x):
+        def total(x):
+            return jnp.sum(jnp.sin(jnp.pad(x, 1, mode="reflect")))
+
+        return jax.grad(total)(x)
+
+    assert_equal(fn, {"a": 8}, [Cuts(151, 16, "a")], floats(6, 6))
+
+
+def test_a_partial_sum_that_nothing_reads_is_not_reduced():
+    def fn(x, y, ids):
+        _, second = jnp.split(jnp.einsum("ab,ab->b", x, y), 2)
+        return jnp.tanh(second.at[ids].multiply(0.7))
+
+    tactics = [mw.shard({"x": 0}, "a"), mw.shard({"y": 1, "ids": 0}, "b")]
+    ids = np.arange(8, dtype="int32") % 4
+    assert_equal(fn, {"a": 2, "b": 2}, tactics, floats(8, 8), floats(8, 8), ids)

@@ -187,9 +187,14 @@ class Scope:
         return local
 
     def settle(self, value: Value, node: Node) -> None:
-        """Reduce a value along its partial axes, unless `PartialSums` delays that."""
+        """Reduce a value along its partial axes, unless `PartialSums` delays that.
+
+        A value that nothing reads is left as it is.
+        """
         local, have = self.have[value]
         number = self.graph.number[value]
+        if not self._is_read(value):
+            return
         is_sum = have.monoid == "sum"
         partial_sums = self.shared.partial_sums
         kept = tuple(
@@ -264,13 +269,8 @@ class Scope:
         So the indices of an `argsort` move no sorted values.
         """
         before, made = len(self.builder.ops), write()
-        consumers, number = self.graph.consumers, self.graph.number
         pairs = zip(op.results, made, strict=True)
-        live: set[Atom] = {
-            local
-            for value, local in pairs
-            if consumers[number[value]] or value in self.source.outputs
-        }
+        live: set[Atom] = {local for value, local in pairs if self._is_read(value)}
         if not live or len(live) == len(made):
             return made
         for i in reversed(range(before, len(self.builder.ops))):
@@ -279,6 +279,11 @@ class Scope:
             else:
                 live.update(self.builder.ops[i].operands)
         return made
+
+    def _is_read(self, value: Value) -> bool:
+        """Whether an op reads a global value, or the body returns it."""
+        is_used = self.graph.consumers[self.graph.number[value]]
+        return bool(is_used) or value in self.source.outputs
 
     def tracked[T](self, origin: Origin, write: Callable[[], T]) -> T:
         """Call `write`, and record `origin` as the reason for its collectives."""

@@ -292,7 +292,7 @@ class _Writer:
             parts.append(Interval(value, start, at, part.length))
         if total != size:
             starts[dim] = first
-            parts = grown(parts, total, dim)
+            parts = grown(parts, total, dim, (first, first + size))
         if len(parts) == 1 and parts[0].is_all(dim, total):
             return EvenFrame(parts[0].value, starts)
         return EvenFrame(self._join(replace(move, parts=tuple(parts)), total), starts)

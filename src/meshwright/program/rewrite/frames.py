@@ -85,23 +85,32 @@ def within(part: Interval, inner: Move) -> list[Interval]:
     return found
 
 
-def grown(parts: Sequence[Interval], size: int, dim: int) -> list[Interval]:
-    """The parts, the outer ones grown into what is beside the window."""
-    ordered = sorted(parts, key=lambda part: part.at)
-    if not ordered:
-        return ordered
-    first = ordered[0]
-    more = min(first.start, first.at)
-    ordered[0] = Interval(
-        first.value, first.start - more, first.at - more, first.length + more
-    )
-    last = ordered[-1]
-    more = min(
-        last.value.shape[dim] - last.start - last.length, size - last.at - last.length
-    )
-    ordered[-1] = replace(last, length=last.length + more)
-    return ordered
+def grown(
+    parts: Sequence[Interval], size: int, dim: int, window: tuple[int, int]
+) -> list[Interval]:
+    """The parts of a frame, those at the ends of its window grown into what is beside it.
+
+    window: the positions of its first element and after its last. A gap inside of it
+        stays one: what is there holds the fill value, what is beside it may hold anything.
+    """
+    found = list(ordered(parts))
+    start, stop = window
+    if found and found[0].at == start:
+        first = found[0]
+        more = min(first.start, first.at)
+        found[0] = replace(
+            first,
+            start=first.start - more,
+            at=first.at - more,
+            length=first.length + more,
+        )
+    if found and found[-1].at + found[-1].length == stop:
+        last = found[-1]
+        more = min(last.value.shape[dim] - last.start - last.length, size - stop)
+        found[-1] = replace(last, length=last.length + more)
+    return found
 
 
-def ordered(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    return tuple(sorted(pieces, key=lambda piece: piece.at))
+def ordered[Part: (Piece, Interval)](parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts of a join, in the order of their places in the result."""
+    return tuple(sorted(parts, key=lambda part: part.at))
