@@ -38,8 +38,8 @@ def digits() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 @cache
 def shapes() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Made images [16, 16, 3] of 16 classes: 1,000, 400 and 400 of them."""
-    sizes = {"train": 1000, "validation": 400, "test": 400}
+    """Made images [16, 16, 3] of 16 classes: 1,000, and 2,000 each to judge by."""
+    sizes = {"train": 1000, "validation": 2000, "test": 2000}
     found = {}
     for seed, (name, count) in enumerate(sizes.items()):
         made = next(made_batches(count, 16, 16, seed))

@@ -4,7 +4,7 @@
 
 The nets are the published B0, X-B0 and EdgeTPU-S, and nets that are drawn from choices of
 stages: kernel, expansion, fused or depthwise, activation, squeeze, width, repeats and image
-size. With `--compile`, forward passes in bfloat16 are compiled to the end for three chips
+size. With `--compile`, forward passes in bfloat16 are compiled to the end for four chips
 (needs `meshwright[tpu]`; resumable). Without it, stored cycles are compared with
 `nas.latency`: Kendall's tau of each chip, and the median ratio of the times.
 """
@@ -34,7 +34,7 @@ from zoo.efficientnet_sizes import Config
 from zoo.mbconv import Stage
 from zoo.workload import Target
 
-CHIPS = ("tpu-v5e", "tpu-v4", "tpu-v6e")
+CHIPS = ("tpu-v5e", "tpu-v4", "tpu-v6e", "tpu-v5p")
 BATCH = 32
 _DRAWN = 24
 _CHANNELS = ((16, 24), (24, 48))

@@ -193,15 +193,13 @@ class Scope:
         """
         local, have = self.have[value]
         number = self.graph.number[value]
-        if not self._is_read(value):
-            return
         is_sum = have.monoid == "sum"
         partial_sums = self.shared.partial_sums
         kept = tuple(
             a for a in have.partial if is_sum and partial_sums.is_passed_on(number, a)
         )
         rest = [a for a in have.partial if a not in kept]
-        if not rest:
+        if not rest or not self._is_read(value):
             return
         builder, scattered = self.builder, self.state.scattered
         builder.reason = f"the {have.monoid} that {node.label} leaves open"
