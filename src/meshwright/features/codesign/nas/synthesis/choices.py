@@ -109,7 +109,8 @@ def _resized(value: Typed, wanted: Typed) -> Iterator[SubgraphPiece]:
         yield SubgraphPiece("mean", space=value.space[: rank - goal])
     if rank < goal:
         for dim in wanted.space:
-            yield SubgraphPiece("repeat", dim, size=wanted.shape[dim])
+            if dim <= rank:
+                yield SubgraphPiece("repeat", dim, size=wanted.shape[dim])
     if rank == goal and value.space:
         ratio = _stride(wanted, value)
         if ratio > 1:

@@ -1,0 +1,43 @@
+"""Every piece that is offered for a value can be applied to it."""
+
+from random import Random
+
+import jax
+import pytest
+
+from meshwright.features.codesign.nas.synthesis.choices import (
+    Typed,
+    result_of,
+    unary_pieces,
+)
+from meshwright.features.codesign.nas.synthesis.expression import Roles
+from meshwright.features.codesign.nas.synthesis.pieces import APPLY, weights_of
+
+
+def drawn_value(rng: Random) -> Typed:
+    """A value of 2 to 4 dims, in any order of examples and channels."""
+    shape = tuple(rng.choice((1, 2, 3, 4, 8)) for _ in range(rng.randint(2, 4)))
+    return Typed(shape, Roles(*rng.sample(range(len(shape)), 2)))
+
+
+def result_shape(piece, shape) -> tuple[int, ...]:
+    weights = [
+        jax.ShapeDtypeStruct(spec.shape, "float32") for spec in weights_of(piece, shape)
+    ]
+    x = jax.ShapeDtypeStruct(shape, "float32")
+    return jax.eval_shape(lambda w, x: APPLY[piece.kind](piece, w, x), weights, x).shape
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_every_piece_on_offer_can_be_applied(seed: int):
+    rng = Random(seed)
+    value, wanted = drawn_value(rng), drawn_value(rng)
+    for _ in range(4):
+        offered = list(unary_pieces(value, wanted))
+        results = [result_of(p, value, result_shape(p, value.shape)) for p in offered]
+        for result in results:
+            rank = len(result.shape)
+            roles = (result.roles.batch, result.roles.feature)
+            assert len(set(roles)) == 2
+            assert all(0 <= dim < rank for dim in roles)
+        value = rng.choice(results)
