@@ -41,6 +41,7 @@ from meshwright.program.rewrite.window_moves import (
     even_strides,
     is_near,
     moves_of,
+    nothing_of,
 )
 
 
@@ -178,6 +179,7 @@ class _Writer:
         is_own = True
         for move in self._ahead(moves):
             parts: list[Interval] = []
+            nothing: list[Interval] = []
             fills = [move.fill] if has_gap(move) else []
             for part in move.parts:
                 value = self.same.get(part.value, part.value)
@@ -187,7 +189,9 @@ class _Writer:
                     continue
                 is_own = False
                 parts += within(part, inner)
+                nothing = [nothing_of(inner.parts[0].value)]
                 fills += [inner.fill] if has_gap(inner) else []
+            parts = parts or nothing
             if are_alike(fills):
                 fill = fills[0] if fills else move.fill
                 move = replace(move, parts=tuple(parts), fill=fill)
@@ -320,11 +324,11 @@ class _Writer:
         """Write the op that joins values along a dim to `size` elements."""
         self.is_changed = True
         values = list(dict.fromkeys(part.value for part in move.parts))
-        if not values:
-            values = [move.result]
         first = values[0]
         pieces = tuple(
-            Piece(values.index(p.value), p.start, p.at, p.length) for p in move.parts
+            Piece(values.index(p.value), p.start, p.at, p.length)
+            for p in move.parts
+            if p.length
         )
         extents = tuple(value.shape[move.dim] for value in values)
         shape = (*first.shape[: move.dim], size, *first.shape[move.dim + 1 :])

@@ -38,10 +38,16 @@ class Interval:
         )
 
 
+def nothing_of(value: Value) -> Interval:
+    """No element of a value, for a result that holds only the fill value."""
+    return Interval(value, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A result made of intervals of values along one dim; gaps hold a fill value.
 
+    parts: at least one interval, without elements if all of the result is a gap.
     result: the value that is made; of several moves of one op, the last makes its result.
     fill: the value of gaps.
     """
@@ -85,7 +91,7 @@ def moved_dims(op: Op, known: Mapping[Value, Sequence[int]]) -> Sequence[MovedDi
         size = move.result.shape[move.dim]
         for part in move.parts:
             n = part.value.shape[move.dim]
-            if n != size and part.value in op.operands:
+            if part.length and n != size and part.value in op.operands:
                 near, small = is_near(n, size), LARGE * n < size
                 found.append(MovedDim(part.value, move.dim, near, small))
     operand = op.operands[0] if op.operands else None
@@ -227,8 +233,8 @@ def _pad(op: Op, known: object) -> Iterator[Move]:
         made = result if dim == padded[-1] else Value(shape, result.dtype)
         start, at = max(0, -low), max(0, low)
         length = min(n - start, size - at)
-        parts = (Interval(now, start, at, length),) if length > 0 else ()
-        yield Move(made, dim, parts, fill)
+        part = Interval(now, start, at, length) if length > 0 else nothing_of(now)
+        yield Move(made, dim, (part,), fill)
         now = made
 
 
