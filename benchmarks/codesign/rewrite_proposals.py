@@ -1,13 +1,13 @@
-"""Replacements of one subgraph that `nas rewrite` tries first: how many lose nothing.
+"""Models with one subgraph replaced, by alphaNAS and its ablations: how many lose nothing.
 
     python -m benchmarks codesign rewrite_proposals [--count 40]
         [--models resnet,resnet_shapes,...] [--methods properties,enumeration,mutation]
 
-A search follows what it finds, so that one lucky trial decides how it ends. Here every
-trial replaces one subgraph of the original, as the first trials of a search do. For each
-model of `small_models.py` and each method the result has the number of trials that are
-hardly worse than the original (by at most one standard error, as in a search), the share
-of the FLOPs that these save per trial, and the median score lost by all.
+A search depends on the models that it finds first. Here every trial replaces one subgraph
+of the original, as the first trials of a search do, and is trained as in a search. For
+each model of `small_models.py` and each method, `good` is the number of trials that score
+at most one standard error less than the original, `saved_per_trial` the share of the FLOPs
+that these save, as a mean over all trials, and `median_loss` the median of the score lost.
 """
 
 from random import Random
@@ -27,7 +27,7 @@ _EVERY = (*MODELS, *(f"{model}_shapes" for model in MODELS))
 
 
 def proposals(model: str, method: str, count: int) -> dict[str, Any]:
-    """What `count` replacements in a model are like, all trained as a search does."""
+    """The figures of `count` models with one subgraph replaced."""
     problem = RewriteProblem(
         getattr(small_models, model)(), cost_function("flops", None), method
     )

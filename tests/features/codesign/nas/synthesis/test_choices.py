@@ -2,7 +2,6 @@
 
 from random import Random
 
-import jax
 import pytest
 
 from meshwright.features.codesign.nas.synthesis.choices import (
@@ -10,8 +9,7 @@ from meshwright.features.codesign.nas.synthesis.choices import (
     result_of,
     unary_pieces,
 )
-from meshwright.features.codesign.nas.synthesis.expression import Roles
-from meshwright.features.codesign.nas.synthesis.pieces import APPLY, weights_of
+from meshwright.features.codesign.nas.synthesis.expression import Roles, step_program
 
 
 def drawn_value(rng: Random) -> Typed:
@@ -20,21 +18,17 @@ def drawn_value(rng: Random) -> Typed:
     return Typed(shape, Roles(*rng.sample(range(len(shape)), 2)))
 
 
-def result_shape(piece, shape) -> tuple[int, ...]:
-    weights = [
-        jax.ShapeDtypeStruct(spec.shape, "float32") for spec in weights_of(piece, shape)
-    ]
-    x = jax.ShapeDtypeStruct(shape, "float32")
-    return jax.eval_shape(lambda w, x: APPLY[piece.kind](piece, w, x), weights, x).shape
-
-
 @pytest.mark.parametrize("seed", range(16))
 def test_every_piece_on_offer_can_be_applied(seed: int):
     rng = Random(seed)
     value, wanted = drawn_value(rng), drawn_value(rng)
     for _ in range(4):
         offered = list(unary_pieces(value, wanted))
-        results = [result_of(p, value, result_shape(p, value.shape)) for p in offered]
+        programs = [step_program(piece, (value.shape,)) for piece in offered]
+        results = [
+            result_of(piece, value, program.outputs[0].shape)
+            for piece, program in zip(offered, programs, strict=True)
+        ]
         for result in results:
             rank = len(result.shape)
             roles = (result.roles.batch, result.roles.feature)
